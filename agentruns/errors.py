@@ -117,6 +117,7 @@ class InvalidValueError(AgentRunsError, ValueError):
         path: declared members and indices that lead to the place, in wire form.
         offset: byte offset of the first offending byte, for scalars.
         dimensions: names of budget dimensions that nobody stated.
+        count: how many unknown members there were; their names are in no text.
     """
 
     what = "a value is not valid"
@@ -127,6 +128,7 @@ class InvalidValueError(AgentRunsError, ValueError):
     path: tuple[str | int, ...] = ()
     offset: int | None = None
     dimensions: tuple[str, ...] = ()
+    count: int | None = None
 
 
 @frozen(kw_only=True, slots=False, eq=False)
@@ -218,6 +220,7 @@ class DeploymentError(AgentRunsError):
         "embedded_version": "the data directory belongs to another major version of PostgreSQL",
         "embedded_missing": "the binaries of the embedded PostgreSQL are not installed",
         "embedded_failed": "the embedded PostgreSQL did not start",
+        "embedded_stopped": "no embedded PostgreSQL is running: run `agentruns server start`",
     }
 
     reason: str
@@ -557,6 +560,8 @@ class CorruptDataError(AgentRunsError):
 
     Attributes:
         component: the rule or the ``table.column`` that does not verify.
+        reason: what of the rule, where it says more than one thing.
+        node_ids: the nodes that it is about.
     """
 
     what = "stored evidence does not verify"
@@ -565,6 +570,8 @@ class CorruptDataError(AgentRunsError):
     tenant_id: object | None = None
     run_id: object | None = None
     component: str
+    reason: str = ""
+    node_ids: tuple[object, ...] = ()
 
 
 @frozen(kw_only=True, slots=False, eq=False)
