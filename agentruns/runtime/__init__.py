@@ -1,0 +1,1 @@
+"""What happens: asyncio services that submit, read, drive and finish runs over the store."""
