@@ -1,0 +1,112 @@
+"""Migrate a schema over a connection that the caller opened, or write the script that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from io import StringIO
+
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, text
+
+from agentruns.errors import UnitOfWorkError
+from agentruns.migrations import environment
+from agentruns.migrations.frozen import create_schema
+from agentruns.migrations.locking import LOCK_WAIT, alone_in_process, wait_turn
+from agentruns.migrations.manifest import check_files
+from agentruns.migrations.translate import translated
+from agentruns.store.options import check_schema_name
+
+
+def upgrade(
+    connection: Connection, *, schema: str = "agentruns", to: str = "head", lock_wait: timedelta = LOCK_WAIT
+) -> None:
+    """Bring a schema up to a revision, in one transaction: all of it or nothing.
+
+    In the caller's transaction when there is one, which the caller then commits; else in one of its own. With an
+    asynchronous engine: ``await connection.run_sync(migrations.upgrade)``.
+
+    Args:
+        connection: open, and not in autocommit.
+        schema: the schema, created where it is missing.
+        to: ``head``, a revision's id or its number.
+        lock_wait: how long to wait for another process that migrates the schema.
+
+    Raises:
+        SchemaVerificationError: ``already_applied``, ``behind``, ``tampered`` or ``unsupported_server``.
+        ContentionError: another process held the lock for all of ``lock_wait``.
+    """
+    check_schema_name(schema)
+    check_files(schema)
+
+    def migrate() -> None:
+        _require_transactions(connection)
+        context = environment.configured(connection, environment.upgrade_to(to), schema=schema)
+        with context.begin_transaction():
+            wait_turn(context, lock_wait=lock_wait)
+            connection.execute(text(create_schema(schema)))
+            environment.run(context)
+
+    _alone(schema, migrate)
+
+
+def downgrade(
+    connection: Connection,
+    *,
+    to: str,
+    schema: str = "agentruns",
+    destroy_evidence: str | None = None,
+    lock_wait: timedelta = LOCK_WAIT,
+) -> None:
+    """Take a schema down to a revision, dropping families that are empty.
+
+    Args:
+        connection: open, and not in autocommit.
+        to: ``base``, a revision's id or its number.
+        schema: the schema.
+        destroy_evidence: the schema's name once more, to drop families that hold rows too.
+        lock_wait: how long to wait for another process that migrates the schema.
+
+    Raises:
+        RefusedError: a family holds a row (``downgrade_destroys_evidence``).
+    """
+    check_schema_name(schema)
+
+    def migrate() -> None:
+        _require_transactions(connection)
+        plan = environment.downgrade_to(to)
+        context = environment.configured(connection, plan, schema=schema, agentruns_destroy=destroy_evidence)
+        with context.begin_transaction():
+            wait_turn(context, lock_wait=lock_wait)
+            environment.run(context)
+
+    _alone(schema, migrate)
+
+
+def sql(from_: str = "base", to: str = "head", *, schema: str = "agentruns") -> str:
+    """Write the script that ``psql -v ON_ERROR_STOP=1`` replays: lock, guards, DDL, records and version table."""
+    check_schema_name(schema)
+    check_files(schema)
+    buffer = StringIO()
+
+    def migrate() -> None:
+        context: MigrationContext = environment.written(environment.upgrade_to(to), buffer, schema=schema, start=from_)
+        with context.begin_transaction():
+            wait_turn(context)
+            context.execute(create_schema(schema))
+            environment.run(context)
+
+    _alone(schema, migrate)
+    return buffer.getvalue()
+
+
+def _alone(schema: str, migrate: Callable[[], None]) -> None:
+    with alone_in_process(), translated(schema):
+        migrate()
+
+
+def _require_transactions(connection: Connection) -> None:
+    """Refuse autocommit, in which a failure would leave half of a revision."""
+    driver_connection = connection.connection.dbapi_connection
+    if driver_connection is not None and connection.dialect.detect_autocommit_setting(driver_connection):
+        raise UnitOfWorkError(reason="autocommit")
