@@ -1,0 +1,1 @@
+"""What an operator does: the embedded server, the schema's verification."""
