@@ -1,0 +1,127 @@
+"""Admit runs: key, run, event 1, checkpoint 0 and admission in one statement, or nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from agentruns.domain.admission import AgentAdmission
+from agentruns.domain.digests import Digest
+from agentruns.domain.ledger.commit import DraftedCommit
+from agentruns.domain.ledger.event import Event
+from agentruns.domain.ledger.rows import AdmissionRow, CheckpointRow
+from agentruns.domain.timestamps import Timestamp
+from agentruns.errors import InvariantError
+from agentruns.store.mapping import instant, moment, raw
+from agentruns.store.statements import submit as statements
+
+if TYPE_CHECKING:
+    from agentruns.store.unit_of_work import UnitOfWork
+
+#: How old the stamp of an admission may be when its statement reads the clock. It races no head, and a large batch
+#: needs seconds to travel.
+STAMP_AGE: Final = timedelta(seconds=15)
+
+
+@frozen(kw_only=True)
+class NewAdmission:
+    """What one admission inserts.
+
+    Attributes:
+        admission: the intent, and the instant that event 1 carries.
+        key_digest: of the submission key, or of the run where there is no key.
+        commit: event 1, checkpoint 0, admission and run, built at that instant.
+        trace_context: W3C ``traceparent`` of the submitter; no evidence.
+    """
+
+    admission: AgentAdmission
+    key_digest: Digest
+    commit: DraftedCommit
+    trace_context: str | None = None
+
+    @property
+    def event(self) -> Event:
+        """The first event of the run."""
+        return self.commit.events[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it adds to a statement."""
+        return sum(map(len, _bodies(self.commit))) + len(self.event.data)
+
+
+@frozen(kw_only=True)
+class AdmissionsAnswer:
+    """Say which items were admitted; why others were not is for a probe to find out.
+
+    Attributes:
+        now: the database's clock after the insert.
+        admitted: for each item, in the order given, whether all of its rows were inserted.
+    """
+
+    now: Timestamp
+    admitted: tuple[bool, ...]
+
+
+class Admissions:
+    """Insert what makes a run."""
+
+    def __init__(self, work: UnitOfWork) -> None:
+        self._work = work
+
+    def add(self, items: Sequence[NewAdmission], *, stamp_age: timedelta = STAMP_AGE) -> AdmissionsAnswer:
+        """Admit each item whose key and run id are free, in time, for a graph that its tenant has.
+
+        Within one call each key and each run id occurs once. An item that is not admitted leaves no row, raises
+        nothing, and changes nothing for the others.
+        """
+        parameters = statements.ITEMS.parameters([_row(item) for item in items])
+        found = self._work.execute(statements.admit(), {**parameters, "stamp_age": stamp_age}).all()
+        inserted = {(row.tenant_id, row.run_id) for row in found}
+        admitted = tuple((event.tenant_id.text, event.run_id.text) in inserted for event in (i.event for i in items))
+        return AdmissionsAnswer(now=instant(found[0].now), admitted=admitted)
+
+
+def _bodies(commit: DraftedCommit) -> tuple[bytes, ...]:
+    admission, checkpoint = _rows(commit)
+    return admission.body, checkpoint.state, checkpoint.ready
+
+
+def _rows(commit: DraftedCommit) -> tuple[AdmissionRow, CheckpointRow]:
+    if commit.admission is None or commit.checkpoint is None:
+        raise InvariantError(reason="no_admission")
+    return commit.admission, commit.checkpoint
+
+
+def _row(item: NewAdmission) -> tuple[object, ...]:
+    """Order the values of an item as the columns of the statement's set."""
+    event, projection, provenance = item.event, item.commit.projection, item.admission.intent.provenance
+    admission, checkpoint = _rows(item.commit)
+    return (
+        event.tenant_id.text,
+        event.run_id.text,
+        item.key_digest.raw,
+        admission.submission_digest.raw,
+        provenance.thread_id.text,
+        provenance.invocation_id.text,
+        raw(projection.graph_definition_digest),
+        moment(projection.agent_deadline_at),
+        item.trace_context,
+        moment(event.recorded_at),
+        event.event_id.text,
+        event.kind.text,
+        event.schema_digest.raw,
+        event.data,
+        event.digest.raw,
+        checkpoint.checkpoint_id.text,
+        checkpoint.ready,
+        checkpoint.state,
+        checkpoint.digest.raw,
+        admission.agent_name,
+        admission.agent_version,
+        admission.body,
+        admission.admission_digest.raw,
+    )

@@ -1,0 +1,189 @@
+"""The leases of runs: claim, renew, release, defer, observe. One method, one statement, over a set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from agentruns.domain.digests import Digest
+from agentruns.domain.ids import AttemptId, RunId
+from agentruns.domain.lease import RunFence, RunLease
+from agentruns.domain.ledger.event import JournalHead
+from agentruns.domain.numbers import FencingEpoch
+from agentruns.domain.scalars import TenantId
+from agentruns.domain.timestamps import Timestamp
+from agentruns.store.mapping import instant, moment
+from agentruns.store.run_view import LockedRun, locked_run
+from agentruns.store.sets import ItemSet
+from agentruns.store.statements import leases as statements
+
+if TYPE_CHECKING:
+    from agentruns.store.unit_of_work import UnitOfWork
+
+
+@frozen(kw_only=True)
+class LeaseAnswer:
+    """What a statement says of one item.
+
+    Attributes:
+        word: ``done``, or the first reason why nothing was changed.
+        now: the database's clock after the last lock of the statement.
+        run: the run row as it was locked, before the change.
+        lease: the lease after the change; ``None`` when nothing was changed or the lease was cleared.
+    """
+
+    word: str
+    now: Timestamp
+    run: LockedRun
+    lease: RunLease | None = None
+
+
+@frozen(kw_only=True)
+class Renewal:
+    """Extend a fence's lease to ``desired``, a value that stays the same over retries."""
+
+    fence: RunFence
+    desired: Timestamp
+
+
+@frozen(kw_only=True)
+class Release:
+    """Give a fence's lease back; the run is ready again now, or after ``delay``."""
+
+    fence: RunFence
+    delay: timedelta | None = None
+
+
+@frozen(kw_only=True)
+class Deferral:
+    """Give a fence's lease back at an exact head, and keep the run from being claimed before an instant."""
+
+    fence: RunFence
+    head: JournalHead
+    not_before: Timestamp
+
+
+@frozen(kw_only=True)
+class ReadyClaims:
+    """What a batch claim took, oldest first, and when."""
+
+    leases: tuple[RunLease, ...]
+    observed_at: Timestamp
+
+
+class Leases:
+    """Decide who may write for a run, by the database's clock."""
+
+    def __init__(self, work: UnitOfWork) -> None:
+        self._work = work
+
+    def claim(
+        self, claims: Sequence[tuple[TenantId, RunId, AttemptId]], *, duration: timedelta
+    ) -> tuple[LeaseAnswer | None, ...]:
+        """Take named runs; ``None`` for one that does not exist."""
+        rows = [(tenant.text, run.text, attempt.text) for tenant, run, attempt in claims]
+        fences = [RunFence(tenant_id=t, run_id=r, attempt_id=a, epoch=FencingEpoch(1)) for t, r, a in claims]
+        return self._change(statements.claim(), statements.CLAIMS, rows, fences, lease_duration=duration)
+
+    def claim_ready(
+        self,
+        tenant_id: TenantId,
+        *,
+        limit: int,
+        attempt_ids: Sequence[AttemptId],
+        graph_digests: Sequence[Digest],
+        duration: timedelta,
+    ) -> ReadyClaims:
+        """Take up to ``limit`` of the oldest ready runs whose graph is among those given."""
+        parameters = {
+            **statements.FRESH.parameters([(attempt.text,) for attempt in attempt_ids]),
+            "of_tenant": tenant_id.text,
+            "limit": limit,
+            "graph_digests": [digest.raw for digest in graph_digests],
+            "lease_duration": duration,
+        }
+        rows = self._work.execute(statements.claim_ready(), parameters).all()
+        taken = [row for row in rows if row.run_id is not None]
+        leases = tuple(_claimed_lease(tenant_id, row) for row in taken)
+        return ReadyClaims(leases=leases, observed_at=instant(rows[0].now))
+
+    def renew(
+        self, renewals: Sequence[Renewal], *, horizon: timedelta, skip_locked: bool
+    ) -> tuple[LeaseAnswer | None, ...]:
+        """Extend leases that live, at most ``horizon`` ahead of the database's clock; never shorten one."""
+        rows = [(*_fence(renewal.fence), moment(renewal.desired)) for renewal in renewals]
+        statement = statements.renew(skip_locked=skip_locked)
+        fences = [renewal.fence for renewal in renewals]
+        return self._change(statement, statements.RENEWALS, rows, fences, horizon=horizon)
+
+    def release(self, releases: Sequence[Release], *, skip_locked: bool) -> tuple[LeaseAnswer | None, ...]:
+        """Give leases back, expired ones too; the epoch stays."""
+        rows = [(*_fence(release.fence), release.delay) for release in releases]
+        statement = statements.release(skip_locked=skip_locked)
+        return self._change(statement, statements.RELEASES, rows, [release.fence for release in releases])
+
+    def defer(self, deferrals: Sequence[Deferral], *, skip_locked: bool) -> tuple[LeaseAnswer | None, ...]:
+        """Set gates and give the leases back in the same statement; ``due`` when the time has come already."""
+        rows = [
+            (*_fence(each.fence), each.head.sequence.value, each.head.digest.raw, moment(each.not_before))
+            for each in deferrals
+        ]
+        statement = statements.defer(skip_locked=skip_locked)
+        return self._change(statement, statements.DEFERRALS, rows, [each.fence for each in deferrals])
+
+    def observe(self, fences: Sequence[RunFence]) -> tuple[LeaseAnswer | None, ...]:
+        """Read the run rows of fences beside the clock, without a lock."""
+        return self._change(statements.observe(), statements.FENCES, [_fence(fence) for fence in fences], fences)
+
+    def _change(
+        self,
+        statement: Any,
+        items: ItemSet,
+        rows: Sequence[Sequence[object]],
+        fences: Sequence[RunFence],
+        **constants: timedelta,
+    ) -> tuple[LeaseAnswer | None, ...]:
+        answers: list[LeaseAnswer | None] = [None] * len(rows)
+        for row in self._work.execute(statement, {**items.parameters(rows), **constants}):
+            answers[row.n - 1] = _answer(fences[row.n - 1], row)
+        return tuple(answers)
+
+
+def _fence(fence: RunFence) -> tuple[str, str, int, str]:
+    return fence.tenant_id.text, fence.run_id.text, fence.epoch.value, fence.attempt_id.text
+
+
+def _answer(fence: RunFence, row: Any) -> LeaseAnswer:
+    run = locked_run(fence.tenant_id, fence.run_id, row)
+    lease = None
+    if getattr(row, "lease_expires_at", None) is not None:
+        owner = RunFence(
+            tenant_id=fence.tenant_id,
+            run_id=fence.run_id,
+            attempt_id=fence.attempt_id,
+            epoch=FencingEpoch(row.fencing_epoch),
+        )
+        lease = _lease(owner, row)
+    return LeaseAnswer(word=row.answer, now=instant(row.now), run=run, lease=lease)
+
+
+def _claimed_lease(tenant_id: TenantId, row: Any) -> RunLease:
+    fence = RunFence(
+        tenant_id=tenant_id,
+        run_id=RunId(str(row.run_id)),
+        attempt_id=AttemptId(str(row.lease_attempt_id)),
+        epoch=FencingEpoch(row.fencing_epoch),
+    )
+    return _lease(fence, row)
+
+
+def _lease(fence: RunFence, row: Any) -> RunLease:
+    return RunLease(
+        fence=fence,
+        acquired_at=instant(row.lease_acquired_at),
+        renewed_at=instant(row.lease_renewed_at),
+        expires_at=instant(row.lease_expires_at),
+    )

@@ -1,0 +1,1 @@
+"""Statements over sets, one module per operation."""
