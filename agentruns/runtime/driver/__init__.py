@@ -1,0 +1,1 @@
+"""Drive one claimed run on durable evidence."""

@@ -1,0 +1,275 @@
+"""One drive: from a verified record to a decision that is made elsewhere, one committed superstep after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from agentruns.domain.admission import AgentAdmissionIntent
+from agentruns.domain.graph.barrier import BarrierDisposition
+from agentruns.domain.graph.executable import ExecutableGraph
+from agentruns.domain.ids import AttemptId, EventId
+from agentruns.domain.ledger.classify import Exhausted, Failed, InFlight, ReadyNodesPlan, classify
+from agentruns.domain.ledger.event import JournalHead
+from agentruns.domain.ledger.state import RunState
+from agentruns.domain.ledger.superstep import Completion, Start, SuperstepDraft
+from agentruns.domain.numbers import FencingEpoch
+from agentruns.domain.scalars import NodeId
+from agentruns.domain.status import RunStatus
+from agentruns.domain.submission import MutationOutcome
+from agentruns.domain.timestamps import Timestamp
+from agentruns.errors import BarrierRejectedError, InvariantError, StaleHeadError
+from agentruns.runtime.committer import CommitPlan, CommitResult
+from agentruns.runtime.context import GraphNodeContext
+from agentruns.runtime.driver.batches import dispatchable, first_batch, width_of
+from agentruns.runtime.driver.completions import completion_of
+from agentruns.runtime.driver.execution import BatchEnd, BatchExecution
+from agentruns.runtime.driver.fusing import EVENTS_OF_A_NODE, Fusing
+from agentruns.runtime.driver.node_task import NodeTask
+from agentruns.runtime.driver.outcomes import (
+    Blocked,
+    CancellationRequested,
+    Cancelled,
+    Deferred,
+    GraphBlockers,
+    GraphDriveOutcome,
+    LifecycleBarrierReady,
+    Yielded,
+)
+from agentruns.runtime.driver.parts import DriveParts, without_reused_waits
+from agentruns.runtime.lease_keeper import LeaseKeeper
+from agentruns.runtime.shutdown import ShutdownSignal
+
+
+class Drive:
+    """Carry one run's state from commit to commit.
+
+    After a commit the state is what was built, and nothing is read: the exact head proves that nobody else wrote.
+    """
+
+    def __init__(self, parts: DriveParts, keeper: LeaseKeeper, shutdown: ShutdownSignal) -> None:
+        self._parts = parts
+        self._options = parts.options
+        self._report = parts.report
+        self._keeper = keeper
+        self._shutdown = shutdown
+        self._state: RunState
+        self._graph: ExecutableGraph
+        self.intent: AgentAdmissionIntent
+
+    async def run(self) -> GraphDriveOutcome:
+        """Drive until something must be decided elsewhere; nothing is executed before the record has verified."""
+        await self._catch_up()
+        started: tuple[NodeId, ...] = ()
+        while True:
+            if started:
+                end, started = await self._execute(started)
+                if end is BatchEnd.STOPPED:
+                    return await self._give_back(Cancelled())
+                continue
+            outcome = await self._turn()
+            if isinstance(outcome, tuple):
+                started = outcome
+            else:
+                return outcome
+
+    async def _turn(self) -> GraphDriveOutcome | tuple[NodeId, ...]:
+        """Decide one durable step. The order of the questions is part of the contract."""
+        if self._shutdown.is_draining:
+            return await self._give_back(Cancelled())
+        if self._events_left < 1:
+            return await self._give_back(Yielded())
+        if self._state.status is RunStatus.CANCELLATION_REQUESTED:
+            return CancellationRequested(state=self._state, event_id=EventId.generate())
+        now = self._now()
+        plan = classify(self._state, epoch=self._keeper.fence.epoch, now=now)
+        blockers = self._blockers(plan)
+        if blockers is not None:
+            return self._blocked(blockers, now)
+        if plan.is_barrier_ready:
+            return await self._barrier(now)
+        return await self._start(plan)
+
+    # --- decisions ---------------------------------------------------------------------------------------------------
+
+    def _blockers(self, plan: ReadyNodesPlan) -> GraphBlockers | None:
+        counts = [sum(isinstance(each, kind) for each in plan.nodes) for kind in (InFlight, Failed, Exhausted)]
+        is_last = self._state.superstep >= self._graph.definition.limits.maximum_supersteps
+        if not any(counts) and not is_last:
+            return None
+        in_flight, failed, exhausted = counts
+        return GraphBlockers(in_flight=in_flight, failed=failed, exhausted=exhausted, superstep_limit_reached=is_last)
+
+    def _blocked(self, blockers: GraphBlockers, now: Timestamp) -> Blocked:
+        return Blocked(state=self._state, blockers=blockers, event_id=EventId.generate(), observed_at=now)
+
+    async def _barrier(self, now: Timestamp) -> GraphDriveOutcome | tuple[NodeId, ...]:
+        try:
+            plan = self._state.barrier(self._graph)
+        except BarrierRejectedError as error:
+            return self._blocked(GraphBlockers(barrier_rejected=error.reason), now)
+        if plan.disposition is not BarrierDisposition.CONTINUE:
+            return LifecycleBarrierReady(state=self._state, plan=plan, event_id=EventId.generate())
+        return await self._commit(self._fusing().with_barrier(self._draft(), plan))
+
+    async def _start(self, plan: ReadyNodesPlan) -> GraphDriveOutcome | tuple[NodeId, ...]:
+        nodes = dispatchable(plan)
+        gate = plan.earliest_deferred_at
+        if not nodes and gate is not None:
+            deferred = await self._parts.store.defer(self._keeper.fence, head=self._head, not_before=gate)
+            return Deferred(not_before=gate) if deferred else ()
+        if self._events_left < EVENTS_OF_A_NODE:
+            return await self._give_back(Yielded())
+        return await self._commit(self._draft(starts=self._starts(nodes, self._events_left)))
+
+    def _starts(self, nodes: Sequence[NodeId], events_left: int) -> tuple[Start, ...]:
+        """Mint the ids of a batch once, before the first try of its commit."""
+        width = width_of(
+            self._graph, maximum_parallel_nodes=self._options.maximum_parallel_nodes, events_left=events_left
+        )
+        batch = first_batch(self._graph, nodes, width=width)
+        self._parts.check_threads(self._graph, batch)
+        return tuple(
+            Start(node_id=node_id, event_id=EventId.generate(), attempt_id=AttemptId.generate()) for node_id in batch
+        )
+
+    # --- execution ---------------------------------------------------------------------------------------------------
+
+    async def _execute(self, batch: tuple[NodeId, ...]) -> tuple[BatchEnd, tuple[NodeId, ...]]:
+        """Call the code of nodes whose starts this drive has committed, once for each start."""
+        seconds = self._options.node_execution_timeout.total_seconds()
+        tasks = [
+            NodeTask(
+                self._graph.executors[node_id],
+                GraphNodeContext(self._state, node_id, seconds=seconds),
+                self._parts.threads,
+            )
+            for node_id in batch
+        ]
+        execution = BatchExecution(tasks, options=self._options, report=self._report, commit_prefix=self._commit_prefix)
+        end = await execution.run(self._shutdown, self._cancellation())
+        if end is BatchEnd.CANCELLED:
+            await self._catch_up()
+        if end is not BatchEnd.FINISHED:
+            return end, ()
+        return end, await self._finish(self._completions(execution.tasks))
+
+    async def _cancellation(self) -> None:
+        """Return once somebody has asked for the run's cancellation.
+
+        The first look comes after an interval: that the starts were committed has just proved that nobody had.
+        """
+        while True:
+            await asyncio.sleep(self._options.cancellation_poll_interval.total_seconds())
+            seen = await self._parts.store.observe(self._keeper.fence)
+            if seen.status is RunStatus.CANCELLATION_REQUESTED:
+                return
+
+    def _completions(self, tasks: Sequence[NodeTask]) -> tuple[Completion, ...]:
+        completions = []
+        for task in tasks:
+            if task.end is None:
+                raise InvariantError(reason="node_without_end")
+            node_id = task.context.node_id
+            body = completion_of(self._state, self._graph, node_id, task.end)
+            completions.append(Completion(node_id=node_id, event_id=EventId.generate(), body=body))
+        return tuple(completions)
+
+    async def _commit_prefix(self, tasks: Sequence[NodeTask]) -> bool:
+        """Commit a part of a batch alone.
+
+        Returns:
+            Whether the batch may go on; not after somebody asked for the run's cancellation.
+        """
+        await self._commit(self._draft(completions=self._completions(tasks)))
+        return self._state.status is RunStatus.ACTIVE
+
+    async def _finish(self, completions: tuple[Completion, ...]) -> tuple[NodeId, ...]:
+        """Commit what is left of a batch, fused with barrier and next starts where the record stays the same."""
+        return await self._commit(self._fusing().fuse(self._draft(completions=completions)))
+
+    def _fusing(self) -> Fusing:
+        return Fusing(
+            is_allowed=self._options.fuse_supersteps,
+            may_start=not self._shutdown.is_draining,
+            events_left=self._events_left,
+            starts=self._starts,
+            now=self._now(),
+        )
+
+    def _draft(self, *, completions: tuple[Completion, ...] = (), starts: tuple[Start, ...] = ()) -> SuperstepDraft:
+        return SuperstepDraft(
+            state=self._state, graph=self._graph, epoch=self._epoch, completions=completions, starts=starts
+        )
+
+    # --- committing --------------------------------------------------------------------------------------------------
+
+    async def _commit(self, draft: SuperstepDraft) -> tuple[NodeId, ...]:
+        """Commit, and name the nodes whose code may now be called: those whose starts were answered *committed*."""
+        size = sum(len(completion.body.canonical) for completion in draft.completions)
+        plan = CommitPlan(fence=self._keeper.fence, head=self._head, build=draft.build, size=size)
+        try:
+            result = await self._parts.committer.commit(plan)
+        except StaleHeadError:
+            return await self._overtaken(draft)
+        if result.outcome is None:
+            return await self._replan(draft, result)
+        if result.outcome is MutationOutcome.IDEMPOTENT:
+            # The starts among these facts are in flight: nobody knows whether their code runs.
+            await self._catch_up()
+            return ()
+        self._take_over(draft, result)
+        return tuple(start.node_id for start in draft.starts)
+
+    def _take_over(self, draft: SuperstepDraft, result: CommitResult) -> None:
+        self._state = result.draft.state
+        if result.held is not None:
+            self._keeper.extended(result.held)
+        self._report.count(draft, events=len(result.draft.events))
+
+    async def _overtaken(self, draft: SuperstepDraft) -> tuple[NodeId, ...]:
+        """Fold what the control plane wrote. After a request to cancel, what is not committed is dropped."""
+        await self._catch_up()
+        self._report.mutation_retries += 1
+        if (
+            self._state.status is not RunStatus.ACTIVE
+            or self._report.mutation_retries > self._options.mutation_attempts
+        ):
+            return ()
+        return await self._commit(self._draft(completions=draft.completions))
+
+    async def _replan(self, draft: SuperstepDraft, result: CommitResult) -> tuple[NodeId, ...]:
+        """Plan anew what the statement would not commit for the clock, or for a wait id that the run has used."""
+        if result.word == "wait_id":
+            draft = without_reused_waits(draft)
+        if not draft.completions:
+            return ()
+        return await self._commit(self._draft(completions=draft.completions))
+
+    async def _give_back(self, outcome: Cancelled | Yielded) -> GraphDriveOutcome:
+        await self._parts.store.release(self._keeper.fence)
+        return outcome
+
+    async def _catch_up(self) -> None:
+        replayed = await self._parts.read(self._keeper.fence)
+        self._state, self._graph, self.intent = replayed.state, replayed.graph, replayed.intent
+
+    # --- what is known -----------------------------------------------------------------------------------------------
+
+    @property
+    def _epoch(self) -> FencingEpoch:
+        return self._keeper.fence.epoch
+
+    @property
+    def _head(self) -> JournalHead:
+        if self._state.head is None:
+            raise InvariantError(reason="seed")
+        return self._state.head
+
+    @property
+    def _events_left(self) -> int:
+        return self._options.maximum_durable_events - self._report.durable_events
+
+    def _now(self) -> Timestamp:
+        """Give an instant that the database's clock has passed, not before the head's."""
+        return max(self._parts.store.clock.stamp(), self._head.recorded_at)

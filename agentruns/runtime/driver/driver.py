@@ -1,0 +1,87 @@
+"""The driver: one live fence in, committed supersteps, and one of six outcomes out."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from agentruns.domain.admission import AgentAdmissionIntent
+from agentruns.domain.ledger.documents import DRIVER_EVENT
+from agentruns.runtime.committer import RunCommitter
+from agentruns.runtime.driver.drive import Drive
+from agentruns.runtime.driver.options import DurableGraphDriverOptions
+from agentruns.runtime.driver.outcomes import GraphDriveOutcome
+from agentruns.runtime.driver.parts import DriveParts
+from agentruns.runtime.driver.report import GraphDriveReport
+from agentruns.runtime.driver.threads import NodeThreads
+from agentruns.runtime.lease_keeper import LeaseKeeper
+from agentruns.runtime.registry import ExecutableGraphRegistry
+from agentruns.runtime.replay import RunReader
+from agentruns.runtime.shutdown import ShutdownSignal
+from agentruns.runtime.store import AgentRunStore
+
+
+@frozen(kw_only=True)
+class GraphDriveResult:
+    """How a drive ended.
+
+    Attributes:
+        intent: what was admitted; the lifecycle needs it for the result.
+    """
+
+    outcome: GraphDriveOutcome
+    report: GraphDriveReport
+    intent: AgentAdmissionIntent
+
+
+class DurableGraphDriver:
+    """Advance claimed runs on durable evidence.
+
+    Raises on construction:
+        SchemaUnavailableError: the registry lacks the exact schema of the driver's events.
+        InvalidOptionError: the options contradict the store's.
+    """
+
+    def __init__(
+        self,
+        store: AgentRunStore,
+        executables: ExecutableGraphRegistry,
+        options: DurableGraphDriverOptions | None = None,
+        *,
+        committer: RunCommitter | None = None,
+    ) -> None:
+        self.options = options or DurableGraphDriverOptions()
+        self.options.check_against(store.options)
+        executables.schemas.require(DRIVER_EVENT)
+        self._store = store
+        self._reader = RunReader(store, executables)
+        self._committer = committer or RunCommitter(store)
+        self._threads = NodeThreads(self.options.thread_count)
+
+    async def drive(self, keeper: LeaseKeeper, shutdown: ShutdownSignal) -> GraphDriveResult:
+        """Drive the run whose lease ``keeper`` keeps, until something must be decided elsewhere.
+
+        The lease is kept with the outcomes that are handed on (``LifecycleBarrierReady``, ``Blocked``,
+        ``CancellationRequested``) and given back with the others. After an exception it is the caller's to release.
+
+        Raises:
+            RunQuarantinedError: the record contradicts itself, and the run is isolated now.
+            LeaseLostError: the fence is not the live one; nothing more was written.
+            ExecutableGraphUnavailableError: this process lacks the run's graph, or cannot fold it now.
+            StoreUnavailableError: the database is away.
+        """
+        report = GraphDriveReport()
+        parts = DriveParts(
+            store=self._store,
+            reader=self._reader,
+            committer=self._committer,
+            threads=self._threads,
+            options=self.options,
+            report=report,
+        )
+        drive = Drive(parts, keeper, shutdown)
+        try:
+            outcome = await keeper.guard(drive.run())
+        finally:
+            report.lease_renewals = keeper.renewals
+            report.finish()
+        return GraphDriveResult(outcome=outcome, report=report, intent=drive.intent)

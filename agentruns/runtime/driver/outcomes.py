@@ -1,0 +1,91 @@
+"""How a drive ends, and what the next step is given."""
+
+from __future__ import annotations
+
+from typing import NoReturn, TypeAlias
+
+from attrs import frozen
+
+from agentruns.domain.graph.barrier import BarrierPlan
+from agentruns.domain.ids import EventId
+from agentruns.domain.ledger.state import RunState
+from agentruns.domain.timestamps import Timestamp
+
+
+@frozen(kw_only=True)
+class GraphBlockers:
+    """Why a run cannot go on.
+
+    Attributes:
+        in_flight: nodes started under this fence whose end nobody knows.
+        failed: nodes that have failed for good.
+        exhausted: nodes that used all their attempts.
+        superstep_limit_reached: the graph permits no further step.
+        barrier_rejected: why the results cannot become a barrier.
+    """
+
+    in_flight: int = 0
+    failed: int = 0
+    exhausted: int = 0
+    superstep_limit_reached: bool = False
+    barrier_rejected: str | None = None
+
+
+class _Handoff:
+    """Keep a short-lived input of a commit inside the process."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a handoff cannot be pickled: it is worth nothing in another process")
+
+
+@frozen(kw_only=True)
+class LifecycleBarrierReady(_Handoff):
+    """Every node of the step is done and the run waits or has succeeded. The lease is kept: commit at once.
+
+    Attributes:
+        state: the run at the head where the plan was made.
+        plan: what the barrier does.
+        event_id: of the event that will say so, the same over retries.
+    """
+
+    state: RunState
+    plan: BarrierPlan
+    event_id: EventId
+
+
+@frozen(kw_only=True)
+class Blocked(_Handoff):
+    """The run cannot go on. The lease is kept. Never derive permission for another attempt from it."""
+
+    state: RunState
+    blockers: GraphBlockers
+    event_id: EventId
+    observed_at: Timestamp
+
+
+@frozen(kw_only=True)
+class CancellationRequested(_Handoff):
+    """Somebody asked for the run's cancellation. The lease is kept."""
+
+    state: RunState
+    event_id: EventId
+
+
+@frozen(kw_only=True)
+class Deferred:
+    """Nothing can run before an instant; the lease was given back in the statement that set the gate."""
+
+    not_before: Timestamp
+
+
+@frozen(kw_only=True)
+class Yielded:
+    """The drive used up its events; the lease was given back."""
+
+
+@frozen(kw_only=True)
+class Cancelled:
+    """The process shuts down; the lease was given back and a later claim goes on."""
+
+
+GraphDriveOutcome: TypeAlias = LifecycleBarrierReady | Blocked | CancellationRequested | Deferred | Yielded | Cancelled

@@ -1,0 +1,173 @@
+"""Send what waits together: one statement, one commit, an outcome for each item.
+
+There is no timer. A lone item goes at once; what gathers while the lane's connections are busy shares the next
+statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Hashable, Sequence
+from functools import partial
+from typing import Final, Generic, Protocol, TypeVar
+
+from attrs import define, field, frozen
+
+from agentruns.runtime.retry import Retry
+from agentruns.store.transient import transient
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Item_contra = TypeVar("Item_contra", contravariant=True)
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+MAXIMUM_ITEMS: Final = 256
+MAXIMUM_BYTES: Final = 16 * 1024 * 1024
+#: An item of this size travels alone, so that nobody waits for its bytes.
+BULKY: Final = 1024 * 1024
+
+
+@frozen(kw_only=True)
+class Parcel(Generic[Item]):
+    """What an item needs beside itself.
+
+    Attributes:
+        keys: a set never holds two items with a key in common, and no two sets under way do.
+        size: bytes that the item adds to its statement.
+    """
+
+    item: Item
+    keys: frozenset[Hashable]
+    size: int = 0
+
+
+class Held:
+    """Stand for an item that the statement passed over because somebody else held its row."""
+
+
+HELD: Final = Held()
+
+
+class Send(Protocol[Item_contra, Answer_co]):
+    """Send items in one statement and answer each of them."""
+
+    async def __call__(self, items: Sequence[Item_contra], *, is_alone: bool) -> Sequence[Answer_co | Held]:
+        """Send; an item that is alone waits for its row, those of a larger set are passed over when it is held."""
+        ...
+
+
+@define(eq=False)
+class _Waiting(Generic[Item, Answer]):
+    parcel: Parcel[Item]
+    answer: asyncio.Future[Answer]
+
+
+@define(eq=False)
+class Lane(Generic[Item, Answer]):
+    """One kind of statement of one store, with a few connections of its own."""
+
+    send: Send[Item, Answer]
+    retry: Retry
+    connections: int
+    maximum_bytes: int = MAXIMUM_BYTES
+    _pending: list[_Waiting[Item, Answer]] = field(factory=list, init=False)
+    _under_way: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _busy_keys: set[Hashable] = field(factory=set, init=False)
+
+    async def ask(self, parcel: Parcel[Item]) -> Answer:
+        """Send an item with whatever waits beside it, and wait for its own answer.
+
+        A caller that is cancelled withdraws an item that has not gone out; one that has stands or falls by itself.
+        """
+        waiting = _Waiting[Item, Answer](parcel, asyncio.get_running_loop().create_future())
+        self._pending.append(waiting)
+        self._dispatch()
+        try:
+            return await waiting.answer
+        finally:
+            if waiting in self._pending:
+                self._pending.remove(waiting)
+
+    def _dispatch(self) -> None:
+        while self._pending and len(self._under_way) < self.connections:
+            batch = self._next_set()
+            if not batch:
+                return
+            keys = frozenset[Hashable]().union(*(waiting.parcel.keys for waiting in batch))
+            self._busy_keys |= keys
+            task = asyncio.create_task(self._deliver(batch), name="agentruns:lane")
+            self._under_way.add(task)
+            task.add_done_callback(partial(self._returned, keys))
+
+    def _returned(self, keys: frozenset[Hashable], task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        self._busy_keys -= keys
+        self._dispatch()
+
+    def _next_set(self) -> list[_Waiting[Item, Answer]]:
+        """Take this connection's share of what waits, oldest first, each key once."""
+        share = min(MAXIMUM_ITEMS, math.ceil(len(self._pending) / (self.connections - len(self._under_way))))
+        batch: list[_Waiting[Item, Answer]] = []
+        keys, size = set(self._busy_keys), 0
+        for waiting in self._pending:
+            parcel = waiting.parcel
+            is_alone = parcel.size > BULKY
+            if not keys.isdisjoint(parcel.keys) or (batch and (is_alone or size + parcel.size > self.maximum_bytes)):
+                continue
+            batch.append(waiting)
+            keys |= parcel.keys
+            size += parcel.size
+            if is_alone or len(batch) == share:
+                break
+        self._pending = [waiting for waiting in self._pending if waiting not in batch]
+        return batch
+
+    async def _deliver(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
+        """Send a set; a lost connection repeats it, any other error halves it until the culprit stands alone."""
+        if len(batch) == 1:
+            await self._deliver_alone(batch[0])
+            return
+        for attempt in self.retry.attempts_before_last():
+            try:
+                answers = await self.send([waiting.parcel.item for waiting in batch], is_alone=False)
+            except Exception as error:  # noqa: BLE001 - each item must learn what became of its set
+                trouble = transient(error)
+                if trouble is None or not trouble.is_lost:
+                    break
+                await self.retry.pause(attempt)
+            else:
+                await self._settle(batch, answers)
+                return
+        await self._halve(batch)
+
+    async def _halve(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
+        middle = len(batch) // 2
+        for half in (batch[:middle], batch[middle:]):
+            await self._deliver(half)
+
+    async def _settle(self, batch: Sequence[_Waiting[Item, Answer]], answers: Sequence[Answer | Held]) -> None:
+        held: list[_Waiting[Item, Answer]] = []
+        for waiting, answer in zip(batch, answers, strict=True):
+            if isinstance(answer, Held):
+                held.append(waiting)
+            elif not waiting.answer.done():
+                waiting.answer.set_result(answer)
+        if held:
+            await asyncio.gather(*(self._deliver_alone(waiting) for waiting in held))
+
+    async def _deliver_alone(self, waiting: _Waiting[Item, Answer]) -> None:
+        try:
+            answer = await self.retry.run(lambda: self._send_one(waiting.parcel.item))
+        except Exception as error:  # noqa: BLE001 - the error belongs to the caller of this item
+            if not waiting.answer.done():
+                waiting.answer.set_exception(error)
+        else:
+            if not waiting.answer.done():
+                waiting.answer.set_result(answer)
+
+    async def _send_one(self, item: Item) -> Answer:
+        (answer,) = await self.send([item], is_alone=True)
+        if isinstance(answer, Held):
+            raise TypeError("a lone item waits for its row and is never passed over")
+        return answer

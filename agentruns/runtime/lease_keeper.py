@@ -1,0 +1,107 @@
+"""Keep the lease of one drive alive, and end the drive before anybody else can take the run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from agentruns.domain.lease import RunFence
+from agentruns.errors import LeaseLostError, StoreError
+from agentruns.runtime.held_lease import HeldLease
+from agentruns.runtime.store import AgentRunStore
+
+T = TypeVar("T")
+
+_PAUSE_IN_AN_OUTAGE: Final = 0.05
+
+
+class LeaseKeeper:
+    """Renew a lease until the block is left, and stop whatever runs under it when it cannot be kept.
+
+    The deadline counts from a monotonic instant taken before the request whose answer is used, so it comes before the
+    lease can be taken over whatever the two clocks say.
+    """
+
+    def __init__(self, store: AgentRunStore, held: HeldLease, *, interval: timedelta) -> None:
+        self.held = held
+        self.renewals = 0
+        self._store = store
+        self._interval = interval.total_seconds()
+        self._deadline = held.deadline(store.options.lease_duration)
+        self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def fence(self) -> RunFence:
+        """What the lease's owner proves itself with."""
+        return self.held.fence
+
+    async def __aenter__(self) -> Self:
+        self._keeping = asyncio.create_task(self._keep(), name=f"agentruns:{self.fence.run_id}:lease")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await self._keeping
+
+    async def guard(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run ``work`` while the lease lives; when it is lost, cancel the work and raise why.
+
+        Raises:
+            LeaseLostError: the lease is lost; nothing of the work may be committed any more.
+            RunQuarantinedError: the run was isolated.
+        """
+        if self._keeping is None:
+            work.close()
+            raise self._lost("no_lease")
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self._keeping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        if self._keeping.done() and (task.cancelled() or task.exception() is not None):
+            self._keeping.result()
+        return task.result()
+
+    def extended(self, held: HeldLease) -> None:
+        """Take over what an answer says of the lease. The deadline never moves backwards."""
+        deadline = held.deadline(self._store.options.lease_duration)
+        if deadline > self._deadline:
+            self.held, self._deadline = held, deadline
+
+    async def _keep(self) -> None:
+        while True:
+            due = self.held.sent_at + self._interval
+            await asyncio.sleep(max(0.0, min(due, self._deadline) - time.monotonic()))
+            if time.monotonic() >= self._deadline:
+                raise self._lost("expired")
+            if time.monotonic() >= self.held.sent_at + self._interval:
+                await self._renew()
+
+    async def _renew(self) -> None:
+        """Renew once; an outage shorter than what is left of the lease is survived."""
+        later = self._store.clock.stamp().plus(self._store.options.lease_duration)
+        desired = max(later, self.held.lease.expires_at.plus(timedelta(seconds=self._interval)))
+        try:
+            async with asyncio.timeout(self._deadline - time.monotonic()):
+                held = await self._store.renew(self.fence, desired=desired)
+        except TimeoutError:
+            raise self._lost("expired") from None
+        except StoreError:
+            await asyncio.sleep(_PAUSE_IN_AN_OUTAGE)
+            return
+        self.renewals += 1
+        self.extended(held)
+
+    def _lost(self, reason: str) -> LeaseLostError:
+        return LeaseLostError(tenant_id=self.fence.tenant_id, run_id=self.fence.run_id, reason=reason)

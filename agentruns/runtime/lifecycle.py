@@ -1,0 +1,206 @@
+"""Turn what a drive hands on into the run's end, or its sleep: one commit each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, unique
+from typing import Final
+
+from attrs import frozen
+
+from agentruns.domain.admission import AgentAdmissionIntent
+from agentruns.domain.bounded_json import BoundedJson
+from agentruns.domain.digests import Digest
+from agentruns.domain.graph.barrier import BarrierDisposition
+from agentruns.domain.ids import CheckpointId, RunId
+from agentruns.domain.lease import RunFence
+from agentruns.domain.ledger.commit import DraftedCommit
+from agentruns.domain.ledger.documents import CANCELLATION_EVENT, LIFECYCLE_EVENT
+from agentruns.domain.ledger.drafts import CancellationDraft, FailureDraft, SuccessDraft, WaitDraft
+from agentruns.domain.ledger.outcomes import StoredCancellation, StoredFailure, StoredSuccess
+from agentruns.domain.ledger.state import RunState
+from agentruns.domain.numbers import RunRevision
+from agentruns.domain.status import RunStatus
+from agentruns.domain.submission import MutationOutcome
+from agentruns.domain.timestamps import Timestamp
+from agentruns.errors import InvalidValueError, InvariantError, StaleHeadError
+from agentruns.runtime.committer import CommitPlan, RunCommitter
+from agentruns.runtime.driver.outcomes import Blocked, CancellationRequested, LifecycleBarrierReady
+from agentruns.runtime.evidence import LedgerEvidence, RunEvidenceProvider
+from agentruns.runtime.registry import ExecutableGraphRegistry
+from agentruns.runtime.run_failures import failure_of, rejected_result, result_refusal
+from agentruns.runtime.store import AgentRunStore
+
+
+@unique
+class LifecycleEnd(Enum):
+    """Say where a commit, or a release, has left the run."""
+
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+
+
+@frozen(kw_only=True)
+class LifecycleResult:
+    """What became of a handoff.
+
+    Attributes:
+        outcome: ``None`` when the run was only given back.
+    """
+
+    end: LifecycleEnd
+    outcome: MutationOutcome | None
+    run_id: RunId
+    revision: RunRevision
+
+
+_ENDS: Final = {
+    RunStatus.WAITING: LifecycleEnd.WAITING,
+    RunStatus.SUCCEEDED: LifecycleEnd.SUCCEEDED,
+    RunStatus.FAILED: LifecycleEnd.FAILED,
+    RunStatus.CANCELLED: LifecycleEnd.CANCELLED,
+}
+
+
+class DurableGraphLifecycle:
+    """Commit what a handoff says, under the lease that came with it. A retry with the same handoff is a success.
+
+    Raises on construction:
+        SchemaUnavailableError: the registry lacks the exact schema of the lifecycle's events.
+    """
+
+    def __init__(
+        self,
+        store: AgentRunStore,
+        executables: ExecutableGraphRegistry,
+        *,
+        evidence: RunEvidenceProvider | None = None,
+        committer: RunCommitter | None = None,
+    ) -> None:
+        for document in (LIFECYCLE_EVENT, CANCELLATION_EVENT):
+            executables.schemas.require(document)
+        self._store = store
+        self._executables = executables
+        self._evidence = evidence or LedgerEvidence()
+        self._committer = committer or RunCommitter(store)
+
+    async def commit_barrier(
+        self, fence: RunFence, handoff: LifecycleBarrierReady, intent: AgentAdmissionIntent
+    ) -> LifecycleResult:
+        """Let the run sleep, or end it with its output; a result that cannot stand fails it instead.
+
+        Raises:
+            StaleHeadError: ``handoff``; the run moved on. Drop the handoff.
+            LeaseLostError: the fence is not the live one; nothing was written.
+            EvidenceUnavailableError: usage is not known now; the run stays active.
+        """
+        graph = self._executables.resolve(self._graph_digest(handoff.state))
+        checkpoint_id = CheckpointId.generate()
+        if handoff.plan.disposition is BarrierDisposition.WAIT:
+            wait = WaitDraft(
+                state=handoff.state,
+                graph=graph,
+                epoch=fence.epoch,
+                event_id=handoff.event_id,
+                checkpoint_id=checkpoint_id,
+            )
+            return await self._commit(fence, handoff.state, wait.build)
+        if handoff.plan.output is None:
+            raise InvariantError(reason="terminal_without_output")
+        success = SuccessDraft(
+            state=handoff.state,
+            graph=graph,
+            epoch=fence.epoch,
+            event_id=handoff.event_id,
+            checkpoint_id=checkpoint_id,
+            outcome=self._success(handoff.state, handoff.plan.output),
+        )
+        return await self._commit(fence, handoff.state, self._or_rejected(success, intent))
+
+    async def resolve_blocked(self, fence: RunFence, handoff: Blocked) -> LifecycleResult:
+        """Fail a run that cannot go on; one with nodes in flight is only given back, to the next fence.
+
+        Raises:
+            InvalidValueError: the handoff names no blocker.
+            StaleHeadError: ``handoff``; the run moved on.
+            LeaseLostError: the fence is not the live one; nothing was written.
+        """
+        state, blockers = handoff.state, handoff.blockers
+        if blockers.in_flight:
+            await self._store.release(fence)
+            return LifecycleResult(
+                end=LifecycleEnd.RELEASED, outcome=None, run_id=state.run_id, revision=state.revision
+            )
+        if not (blockers.failed or blockers.exhausted or blockers.superstep_limit_reached or blockers.barrier_rejected):
+            raise InvalidValueError(type_name="Blocked", reason="no_blocker")
+        failure = failure_of(handoff, epoch=fence.epoch)
+        outcome = StoredFailure(failure=failure, usage=self._evidence.usage(state))
+        draft = FailureDraft(
+            state=state,
+            graph=self._executables.resolve(self._graph_digest(state)),
+            epoch=fence.epoch,
+            event_id=handoff.event_id,
+            outcome=outcome,
+        )
+        return await self._commit(fence, state, draft.build)
+
+    async def confirm_cancellation(self, fence: RunFence, handoff: CancellationRequested) -> LifecycleResult:
+        """End a run as its request asked, with exact usage.
+
+        Raises:
+            EvidenceUnavailableError: a call is still open; the request stands and the run is given back.
+        """
+        outcome = StoredCancellation(usage=self._evidence.usage(handoff.state))
+        draft = CancellationDraft(state=handoff.state, epoch=fence.epoch, event_id=handoff.event_id, outcome=outcome)
+        return await self._commit(fence, handoff.state, draft.build)
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _success(self, state: RunState, output: BoundedJson) -> StoredSuccess:
+        artifacts, usage = self._evidence.terminal(state, output)
+        return StoredSuccess(output=output, artifacts=artifacts, usage=usage)
+
+    def _or_rejected(self, success: SuccessDraft, intent: AgentAdmissionIntent) -> Callable[[Timestamp], DraftedCommit]:
+        """Build the success, or, where the result cannot stand at that instant, the failure that says why.
+
+        A deterministic refusal must not repeat for ever: the same event id ends the run either way.
+        """
+        failed = rejected_result()
+
+        def build(stamp: Timestamp) -> DraftedCommit:
+            refusal = result_refusal(success.outcome, intent, self._executables.schemas, completed_at=stamp)
+            if refusal is None:
+                return success.build(stamp)
+            outcome = StoredFailure(failure=failed(refusal), usage=success.outcome.usage)
+            failure = FailureDraft(
+                state=success.state,
+                graph=success.graph,
+                epoch=success.epoch,
+                event_id=success.event_id,
+                outcome=outcome,
+            )
+            return failure.build(stamp)
+
+        return build
+
+    async def _commit(
+        self, fence: RunFence, state: RunState, build: Callable[[Timestamp], DraftedCommit]
+    ) -> LifecycleResult:
+        if state.head is None:
+            raise InvariantError(reason="seed")
+        try:
+            result = await self._committer.commit(CommitPlan(fence=fence, head=state.head, build=build, size=0))
+        except StaleHeadError as error:
+            raise StaleHeadError(tenant_id=state.tenant_id, run_id=state.run_id, reason="handoff") from error
+        after = result.draft.state
+        return LifecycleResult(
+            end=_ENDS[after.status], outcome=result.outcome, run_id=state.run_id, revision=after.revision
+        )
+
+    def _graph_digest(self, state: RunState) -> Digest:
+        if state.admission is None:
+            raise InvariantError(reason="seed")
+        return state.admission.graph_digest

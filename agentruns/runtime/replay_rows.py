@@ -1,0 +1,161 @@
+"""Turn rows of a history into events and bodies, and hold every projected column against the fold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+from agentruns.domain.admission import AgentAdmissionIntent
+from agentruns.domain.digests import Digest
+from agentruns.domain.ids import CheckpointId, EventId
+from agentruns.domain.ledger.bodies import Bodies, BodyRow
+from agentruns.domain.ledger.event import Event
+from agentruns.domain.ledger.state import RunState
+from agentruns.domain.numbers import JournalSequence
+from agentruns.domain.scalars import JournalEventKind
+from agentruns.domain.wire import decode
+from agentruns.errors import CorruptDataError, InvalidValueError
+from agentruns.runtime.replay_expected import expected_rows
+from agentruns.store.journal import HistoryRow, RunHistory
+from agentruns.store.mapping import instant
+
+#: Table of each source, for the component of a finding.
+TABLES: Final = {
+    "event": "run_events",
+    "checkpoint": "run_checkpoints",
+    "attempt": "node_attempts",
+    "result": "node_results",
+    "wait": "run_waits",
+    "outcome": "run_outcomes",
+    "admission": "agent_admissions",
+}
+
+
+def rows_by_sequence(rows: Iterable[HistoryRow], *, after: int, until: int) -> dict[int, list[HistoryRow]]:
+    """Group the rows of a window under the event that each was written with."""
+    groups: dict[int, list[HistoryRow]] = defaultdict(list)
+    for row in rows:
+        if after < row.sequence <= until:
+            groups[row.sequence].append(row)
+    return groups
+
+
+def bodies_of(rows: Iterable[HistoryRow]) -> Bodies:
+    """Find each body under the digest that its row claims; the fold recomputes it."""
+    bodies: dict[Digest, BodyRow] = {}
+    for row in rows:
+        if row.source != "event" and row.digest is not None and row.body is not None:
+            checkpoint_id = CheckpointId(row.id) if row.source == "checkpoint" and row.id else None
+            bodies[Digest(row.digest)] = BodyRow(data=row.body, checkpoint_id=checkpoint_id)
+        if row.source == "wait" and row.second_digest is not None and row.second_body is not None:
+            bodies[Digest(row.second_digest)] = BodyRow(data=row.second_body)
+    return bodies
+
+
+def event_of(state: RunState, rows: list[HistoryRow]) -> Event:
+    """Read the one event among the rows of a sequence."""
+    found = [row for row in rows if row.source == "event"]
+    if len(found) != 1:
+        raise _corrupt(state, f"{TABLES[rows[0].source]}.sequence")
+    (row,) = found
+    try:
+        return Event(
+            tenant_id=state.tenant_id,
+            run_id=state.run_id,
+            sequence=JournalSequence(row.sequence),
+            event_id=EventId(_given(row.id)),
+            recorded_at=instant(_given(row.at)),
+            epoch=_given(row.number),
+            kind=JournalEventKind(_given(row.word)),
+            schema_digest=Digest(_given(row.second_digest)),
+            data=_given(row.body),
+            digest=Digest(_given(row.digest)),
+        )
+    except (InvalidValueError, TypeError) as error:
+        raise _corrupt(state, "run_events") from error
+
+
+def intent_of(state: RunState, rows: list[HistoryRow]) -> AgentAdmissionIntent:
+    """Read what was admitted; the fold has verified, or is about to verify, its digest."""
+    for row in rows:
+        if row.source == "admission" and row.body is not None:
+            try:
+                return decode(row.body, AgentAdmissionIntent)
+            except InvalidValueError:
+                break
+    raise _corrupt(state, "agent_admissions.body")
+
+
+def check_row_set(before: RunState, event: Event, after: RunState, rows: list[HistoryRow]) -> None:
+    """Hold the rows that were written with an event against those that the fold says it wrote.
+
+    Raises:
+        CorruptDataError: a row is missing, is one too many, or a column is unlike the fold's.
+    """
+    expected = expected_rows(before, event, after)
+    found = {_key(row): row for row in rows if row.source != "event"}
+    if len(found) != len([row for row in rows if row.source != "event"]) or found.keys() != expected.keys():
+        odd = next(iter(found.keys() ^ expected.keys()), ("event",))
+        raise _corrupt(after, TABLES[odd[0]])
+    for key, columns in expected.items():
+        row = found[key]
+        for name, value in columns.items():
+            if getattr(row, name) != value:
+                raise _corrupt(after, f"{TABLES[key[0]]}.{name}")
+
+
+def _key(row: HistoryRow) -> tuple[Any, ...]:
+    """Identify a row among those of one event."""
+    if row.source in ("attempt", "result"):
+        return row.source, row.superstep, row.node_id, row.attempt
+    if row.source == "wait":
+        return row.source, row.id
+    return row.source, row.word if row.source == "outcome" else row.superstep
+
+
+def check_run_row(state: RunState, history: RunHistory) -> None:
+    """Hold the run row, the cache of the fold, and the moving columns of its waits against the fold.
+
+    Raises:
+        CorruptDataError: a projected column is unlike the fold's.
+    """
+    run, head, admission = history.run, state.head, state.admission
+    if head is None or admission is None or state.checkpoint is None:
+        raise _corrupt(state, "run_events")
+    expected: dict[str, object] = {
+        "head_sequence": head.sequence.value,
+        "head_digest": head.digest.raw,
+        "head_recorded_at": head.recorded_at.to_datetime(),
+        "status": state.status.value,
+        "revision": state.revision.value,
+        "changed_at": None if state.changed_at is None else state.changed_at.to_datetime(),
+        "lifecycle_sequence": None if state.lifecycle_sequence is None else state.lifecycle_sequence.value,
+        "superstep": state.superstep.value,
+        "checkpoint_digest": state.checkpoint.digest.raw,
+        "graph_definition_digest": admission.graph_digest.raw,
+        "agent_deadline_at": admission.deadline.to_datetime(),
+    }
+    for name, value in expected.items():
+        if run[name] != value:
+            raise _corrupt(state, f"runs.{name}")
+    if run["fencing_epoch"] < state.epoch:
+        raise _corrupt(state, "runs.fencing_epoch")
+    _check_waits(state, history)
+
+
+def _check_waits(state: RunState, history: RunHistory) -> None:
+    outstanding = {wait.wait_id.text for wait in state.waits}
+    stored = {row.id for row in history.rows if row.source == "wait" and row.status == "outstanding"}
+    if outstanding != stored:
+        raise _corrupt(state, "run_waits.status")
+
+
+def _given(value: Any) -> Any:
+    if value is None:
+        raise TypeError("a column that is never null is null")
+    return value
+
+
+def _corrupt(state: RunState, component: str) -> CorruptDataError:
+    return CorruptDataError(tenant_id=state.tenant_id, run_id=state.run_id, component=component)

@@ -1,0 +1,91 @@
+"""Repeat our own calls while the database's trouble passes, with the same ids each time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from attrs import frozen
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from agentruns.errors import CommitOutcomeUnknownError, StoreUnavailableError
+from agentruns.store.failures import refusal
+from agentruns.store.transient import Transient, transient
+
+T = TypeVar("T")
+
+_LONGEST_PAUSE: Final = 1.0
+
+
+@frozen(kw_only=True)
+class Retry:
+    """Try ``attempts`` times, pausing ``initial_delay`` doubled each time, at most a second, with full jitter."""
+
+    attempts: int
+    initial_delay: timedelta
+    schema: str
+
+    def attempts_before_last(self) -> Iterator[int]:
+        """Count the tries but the last, from 1."""
+        return iter(range(1, self.attempts))
+
+    async def pause(self, attempt: int) -> None:
+        """Wait before the try after ``attempt``."""
+        longest = min(self.initial_delay.total_seconds() * 2 ** (attempt - 1), _LONGEST_PAUSE)
+        await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - jitter, not a secret
+
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Run ``call`` until it answers.
+
+        Raises:
+            StoreUnavailableError: every attempt met passing trouble; repeat the call later with the same ids.
+            CommitOutcomeUnknownError: the same, and every attempt may have committed.
+        """
+        troubles: list[Transient] = []
+        for attempt in range(1, self.attempts + 1):
+            try:
+                return await call()
+            except (DBAPIError, OSError, TimeoutError, PoolTimeoutError) as error:
+                trouble, failure = transient(error), error
+            # Raised outside the block: the driver's error carries SQL and parameters and must not be reachable.
+            if trouble is None:
+                if not isinstance(failure, DBAPIError):
+                    raise failure
+                raise refusal(failure, schema=self.schema)
+            troubles.append(trouble)
+            if attempt < self.attempts:
+                await self.pause(attempt)
+        raise _exhausted(troubles)
+
+
+@contextmanager
+def as_store_error(schema: str) -> Iterator[None]:
+    """Turn the database's trouble with a call that is not repeated into an error of ours.
+
+    Raises:
+        StoreUnavailableError: the trouble passes.
+        CommitOutcomeUnknownError: the same, and the statement may have committed.
+    """
+    trouble: Transient | None = None
+    failure: BaseException | None = None
+    try:
+        yield
+    except (DBAPIError, OSError, TimeoutError, PoolTimeoutError) as error:
+        trouble, failure = transient(error), error
+    if trouble is not None:
+        raise _exhausted([trouble])
+    if isinstance(failure, DBAPIError):
+        raise refusal(failure, schema=schema)
+    if failure is not None:
+        raise failure
+
+
+def _exhausted(troubles: list[Transient]) -> StoreUnavailableError | CommitOutcomeUnknownError:
+    if all(trouble.is_in_doubt for trouble in troubles):
+        return CommitOutcomeUnknownError(attempts=len(troubles))
+    return StoreUnavailableError(attempts=len(troubles), sqlstate=troubles[-1].sqlstate)
