@@ -1,0 +1,292 @@
+"""Submit once: races, retries, conflicts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from agentruns.domain.scalars import TenantId
+from agentruns.domain.submission import AgentRunIds, MutationOutcome, submission_digest
+from agentruns.domain.submission_key import AgentSubmissionKey
+from agentruns.domain.timestamps import Timestamp
+from agentruns.errors import (
+    AgentAdmissionConflictError,
+    AgentAdmissionRejectedError,
+    AgentSubmissionConflictError,
+    ExecutableGraphUnavailableError,
+    IdConflictError,
+)
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+COMMITTED, IDEMPOTENT = MutationOutcome.COMMITTED, MutationOutcome.IDEMPOTENT
+ONE_RUN = {"agent_admissions": 1, "agent_submission_keys": 1, "run_checkpoints": 1, "run_events": 1, "runs": 1}
+ROUNDS = 50
+SUBMITTERS = 24
+
+
+def test_SUB_03_of_24_concurrent_submitters_on_24_connections_one_commits(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with kit.engine(pool_size=SUBMITTERS, max_overflow=0) as engine, kit.runs() as runs:
+            for number in range(1, ROUNDS + 1):
+                await one_round(engine, runs, number)
+
+    async def one_round(engine: Any, runs: Any, number: int) -> None:
+        key = AgentSubmissionKey.generate()
+        barrier = asyncio.Barrier(SUBMITTERS)
+
+        async def submitter() -> tuple[MutationOutcome, str]:
+            request = kit.request(input={"round": number})
+            async with engine.connect() as connection, connection.begin():
+                await connection.execute(text("SELECT 1"))
+                await barrier.wait()
+                admitted = await runs.submit(key, request, session=connection)
+            return admitted.outcome, str(admitted.snapshot.provenance.run_id)
+
+        answers = await asyncio.gather(*(submitter() for _ in range(SUBMITTERS)))
+        assert Counter(outcome for outcome, _ in answers) == {COMMITTED: 1, IDEMPOTENT: SUBMITTERS - 1}
+        assert len({run_id for _, run_id in answers}) == 1
+
+    run(work())
+    assert run(kit.rows()) == dict.fromkeys(ONE_RUN, ROUNDS)
+
+
+def test_SUB_03_own_submits_of_24_stores_at_once(kit: Any, run: Run) -> None:
+    async def work() -> list[Any]:
+        key = AgentSubmissionKey.generate()
+        barrier = asyncio.Barrier(SUBMITTERS)
+
+        async def submitter() -> Any:
+            async with kit.runs(publish=False, pool_size=1) as runs:
+                await barrier.wait()
+                return await runs.submit(key, kit.request())
+
+        async with kit.runs():
+            return await asyncio.gather(*(submitter() for _ in range(SUBMITTERS)))
+
+    answers = run(work())
+    assert Counter(each.outcome for each in answers) == {COMMITTED: 1, IDEMPOTENT: SUBMITTERS - 1}
+    assert len({each.snapshot for each in answers}) == 1
+    assert run(kit.rows()) == ONE_RUN
+
+
+def test_SUB_03_coalesced_submits_of_one_store(kit: Any, run: Run) -> None:
+    async def work() -> list[Any]:
+        async with kit.runs() as runs:
+            key = AgentSubmissionKey.generate()
+            return await asyncio.gather(*(runs.submit(key, kit.request()) for _ in range(SUBMITTERS)))
+
+    answers = run(work())
+    assert Counter(each.outcome for each in answers) == {COMMITTED: 1, IDEMPOTENT: SUBMITTERS - 1}
+    assert run(kit.rows()) == ONE_RUN
+
+
+def test_SUB_04_of_24_concurrent_identical_admissions_one_commits(kit: Any, run: Run) -> None:
+    async def work() -> list[Any]:
+        request = kit.request()
+        barrier = asyncio.Barrier(SUBMITTERS)
+
+        async def submitter() -> Any:
+            async with kit.runs(publish=False, pool_size=1) as runs:
+                await barrier.wait()
+                return await runs.admit(request)
+
+        async with kit.runs():
+            return await asyncio.gather(*(submitter() for _ in range(SUBMITTERS)))
+
+    answers = run(work())
+    assert Counter(each.outcome for each in answers) == {COMMITTED: 1, IDEMPOTENT: SUBMITTERS - 1}
+    assert run(kit.rows()) == ONE_RUN
+
+
+def test_SUB_05_retry_with_fresh_ids_after_the_deadline_is_idempotent(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with kit.runs() as runs, kit.engine() as engine:
+            async with engine.connect() as connection:
+                now = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
+            deadline = Timestamp.from_datetime(now).plus_micros(700_000)
+            key = AgentSubmissionKey.generate()
+            first = await runs.submit(key, kit.request(deadline=deadline))
+            assert first.outcome is COMMITTED
+            await asyncio.sleep(0.8)
+            again = await runs.submit(key, kit.request(deadline=deadline))
+            assert (again.outcome, again.snapshot) == (IDEMPOTENT, first.snapshot)
+            with pytest.raises(AgentAdmissionRejectedError) as refused:
+                await runs.submit(AgentSubmissionKey.generate(), kit.request(deadline=deadline))
+            assert refused.value.reason == "deadline"
+            async with engine.connect() as connection, connection.begin():
+                joined = await runs.submit(key, kit.request(deadline=deadline), session=connection)
+                assert (joined.outcome, joined.snapshot) == (IDEMPOTENT, first.snapshot)
+
+    run(work())
+    assert run(kit.rows()) == ONE_RUN
+
+
+def test_other_content_under_a_key_is_a_conflict_and_writes_nothing(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with kit.runs() as runs:
+            key = AgentSubmissionKey.generate()
+            first, other = kit.request(input={"n": 1}), kit.request(input={"n": 2})
+            admitted = await runs.submit(key, first)
+            with pytest.raises(AgentSubmissionConflictError) as conflict:
+                await runs.submit(key, other)
+            error = conflict.value
+            assert error.tenant_id == first.tenant_id
+            assert error.run_id == admitted.snapshot.provenance.run_id
+            assert error.recorded_digest == submission_digest(first.intent, first.initial_state)
+            assert error.offered_digest == submission_digest(other.intent, other.initial_state)
+            assert await runs.load_by_key(first.tenant_id, key) == admitted.snapshot
+
+    run(work())
+    assert run(kit.rows()) == ONE_RUN
+
+
+@pytest.mark.parametrize("changed", ["state", "evidence", "limits", "deadline"])
+def test_each_part_of_the_content_counts(kit: Any, run: Run, changed: str) -> None:
+    from agentruns.domain.budget_limits import BudgetLimits
+
+    changes: dict[str, Any] = {
+        "state": {"a": 1},
+        "evidence": {"a": 1},
+        "limits": BudgetLimits.of(tool_calls=3),
+        "deadline": Timestamp.parse("9999-12-30T00:00:00.000000Z"),
+    }
+
+    async def work() -> None:
+        async with kit.runs() as runs:
+            key = AgentSubmissionKey.generate()
+            await runs.submit(key, kit.request())
+            with pytest.raises(AgentSubmissionConflictError):
+                await runs.submit(key, kit.request(**{changed: changes[changed]}))
+
+    run(work())
+    assert run(kit.rows()) == ONE_RUN
+
+
+def test_equal_numbers_are_equal_content(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with kit.runs() as runs:
+            key = AgentSubmissionKey.generate()
+            await runs.submit(key, kit.request(input={"n": 1, "z": 0}))
+            assert (await runs.submit(key, kit.request(input={"n": 1.0, "z": -0.0}))).outcome is IDEMPOTENT
+
+    run(work())
+
+
+def test_a_second_key_for_a_run_is_a_conflict_and_writes_nothing(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with kit.runs() as runs:
+            request = kit.request()
+            await runs.submit(AgentSubmissionKey.generate(), request)
+            with pytest.raises(AgentSubmissionConflictError):
+                await runs.submit(AgentSubmissionKey.generate(), request)
+            with pytest.raises(AgentAdmissionConflictError):
+                await runs.submit(AgentSubmissionKey.generate(), kit.request(ids=request.ids, input={"n": 2}))
+
+    run(work())
+    assert run(kit.rows()) == ONE_RUN
+
+
+@pytest.mark.parametrize("member", ["thread_id", "invocation_id", "admission_event_id", "initial_checkpoint_id"])
+def test_admit_with_another_id_under_the_run_id_is_a_conflict(kit: Any, run: Run, member: str) -> None:
+    from attrs import evolve
+
+    async def work() -> None:
+        async with kit.runs() as runs:
+            request = kit.request()
+            await runs.admit(request)
+            other = evolve(request.ids, **{member: getattr(AgentRunIds.generate(), member)})
+            with pytest.raises(AgentAdmissionConflictError) as conflict:
+                await runs.admit(kit.request(ids=other))
+            assert conflict.value.run_id == request.run_id
+
+    run(work())
+    assert run(kit.rows()) == ONE_RUN
+
+
+def test_a_key_is_attached_to_a_run_that_was_admitted_without(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with kit.runs() as runs:
+            request, key = kit.request(), AgentSubmissionKey.generate()
+            admitted = await runs.admit(request)
+            assert (await runs.admit(request)).outcome is IDEMPOTENT
+            attached = await runs.submit(key, request)
+            assert (attached.outcome, attached.snapshot) == (COMMITTED, admitted.snapshot)
+            assert (await runs.submit(key, request)).outcome is IDEMPOTENT
+            assert (await runs.submit(key, kit.request())).outcome is IDEMPOTENT
+            assert (await runs.admit(request)).outcome is IDEMPOTENT
+            with pytest.raises(AgentSubmissionConflictError):
+                await runs.submit(AgentSubmissionKey.generate(), request)
+            assert await runs.load_by_key(request.tenant_id, key) == admitted.snapshot
+
+    run(work())
+    assert run(kit.rows()) == {**ONE_RUN, "agent_submission_keys": 2}
+
+
+def test_submit_against_admit_with_the_same_ids_makes_one_run_with_the_key(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with kit.runs() as first, kit.runs(publish=False) as second:
+            for _ in range(30):
+                request, key = kit.request(), AgentSubmissionKey.generate()
+                submitted, admitted = await asyncio.gather(first.submit(key, request), second.admit(request))
+                assert submitted.outcome is COMMITTED
+                assert admitted.outcome in (COMMITTED, IDEMPOTENT)
+                assert (await first.load_by_key(request.tenant_id, key)).provenance.run_id == request.run_id
+
+    run(work())
+    assert run(kit.rows())["runs"] == 30
+
+
+def test_tenants_and_spellings_of_keys_are_independent(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with kit.runs() as runs:
+            other = TenantId("tenant-b")
+            await runs.publish(other, kit.graph)
+            lower, upper = AgentSubmissionKey("abcdefghijklmnop"), AgentSubmissionKey("ABCDEFGHIJKLMNOP")
+            answers = [
+                await runs.submit(lower, kit.request()),
+                await runs.submit(upper, kit.request()),
+                await runs.submit(lower, kit.request(tenant_id=other)),
+            ]
+            assert [each.outcome for each in answers] == [COMMITTED] * 3
+
+    run(work())
+    assert run(kit.rows()) == dict.fromkeys(ONE_RUN, 3)
+
+
+def test_a_graph_that_the_tenant_does_not_have_is_refused(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with kit.runs(publish=False) as runs:
+            with pytest.raises(ExecutableGraphUnavailableError) as refused:
+                await runs.submit(AgentSubmissionKey.generate(), kit.request())
+            assert (refused.value.reason, refused.value.tenant_id) == ("not_registered", kit.request().tenant_id)
+
+    run(work())
+    assert run(kit.rows()) == {}
+
+
+def test_a_version_of_a_graph_is_published_once(kit: Any, run: Run) -> None:
+    from agentruns.domain.graph.definition import GraphNode
+    from agentruns.testing.graphs import graph_of
+
+    async def work() -> None:
+        async with kit.runs(publish=False) as runs, kit.engine() as engine:
+            tenant = kit.request().tenant_id
+            assert await runs.publish(tenant, kit.graph) is COMMITTED
+            assert await runs.publish(tenant, kit.graph) is IDEMPOTENT
+            other = graph_of([GraphNode.of("a", terminal=True)])
+            with pytest.raises(IdConflictError) as conflict:
+                await runs.publish(tenant, other)
+            assert (conflict.value.kind, conflict.value.id) == ("graph", kit.graph.identity)
+            async with engine.begin() as connection:
+                assert await runs.publish(TenantId("tenant-b"), other, session=connection) is COMMITTED
+                with pytest.raises(IdConflictError):
+                    await runs.publish(tenant, other, session=connection)
+                assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
+
+    run(work())
