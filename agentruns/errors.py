@@ -219,6 +219,7 @@ class DeploymentError(AgentRunsError):
         "node_threads_exhausted": "every thread for nodes is held by a node that did not end: restart the process",
         "embedded_version": "the data directory belongs to another major version of PostgreSQL",
         "embedded_missing": "the binaries of the embedded PostgreSQL are not installed",
+        "database_refused": "the database does not exist, or refuses this role: check the connection's settings",
         "embedded_failed": "the embedded PostgreSQL did not start",
         "embedded_stopped": "no embedded PostgreSQL is running: run `agentruns server start`",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 from alembic import context
 from sqlalchemy import Connection
@@ -14,7 +15,7 @@ from agentruns import migrations
 from agentruns.orm import Base
 
 SCHEMA = os.environ.get("AGENTRUNS_SCHEMA", "agentruns")
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "target_metadata": Base.metadata,
     "include_schemas": True,
     "version_table_schema": SCHEMA,

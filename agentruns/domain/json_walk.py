@@ -11,6 +11,8 @@ from agentruns.errors import InvalidJsonError
 
 JsonTree: TypeAlias = "bool | int | float | str | list[JsonTree] | dict[str, JsonTree] | None"
 
+_Container: TypeAlias = "dict[object, object] | list[object]"
+
 INTEGER_MAX = 2**53 - 1
 #: From here on a float's canonical form has an exponent and reads back as a float.
 FLOAT_EXPONENT_MIN = 1e21
@@ -63,7 +65,7 @@ def utf8_size(text: str) -> int | None:
 class _Place:
     """A container that is still to be walked, and the way to it; the root has no parent."""
 
-    container: object
+    container: _Container
     depth: int
     parent: _Place | None
     token: str | int
@@ -94,9 +96,9 @@ class _Walk:
         self._value(None, 0, tree)
         while self.open:
             place = self.open.pop()
-            if type(place.container) is dict:
+            if isinstance(place.container, dict):
                 self._object(place, place.container)
-            elif type(place.container) is list:
+            else:
                 self._array(place, place.container)
         return Walked(self.depth, self.nodes, self.is_plain)
 
@@ -144,7 +146,7 @@ class _Walk:
                 reason="unsupported_type", type_name=type(value).__name__, pointer=_pointer(place, token)
             )
 
-    def _enter(self, place: _Place | None, token: str | int, container: object) -> None:
+    def _enter(self, place: _Place | None, token: str | int, container: _Container) -> None:
         depth = place.depth + 1 if place is not None else 1
         if depth > self.limits.max_depth:
             raise _beyond("nesting_too_deep", self.limits.max_depth, depth, _pointer(place, token))

@@ -18,7 +18,16 @@ from agentruns.domain.ledger.data import AgentAdmitted
 from agentruns.domain.ledger.findings import MISSING
 from agentruns.domain.numbers import Superstep
 from agentruns.domain.run_ends import RunEnds, StoredAdmission, StoredCheckpoint, StoredKey, StoredRun
-from agentruns.domain.run_ends_journal import FIRST, EndsJournal, VerifiedEvent, corrupt, insist, instant, well_formed
+from agentruns.domain.run_ends_journal import (
+    FIRST,
+    EndsJournal,
+    VerifiedEvent,
+    corrupt,
+    insist,
+    instant,
+    named_run,
+    well_formed,
+)
 from agentruns.domain.scalars import NodeId
 from agentruns.domain.submission import keyless_digest
 from agentruns.errors import AgentSubmissionNotFoundError, RunNotFoundError
@@ -51,7 +60,7 @@ def present_rows(ends: RunEnds) -> EndRows:
     if ends.run_id is None:
         raise AgentSubmissionNotFoundError(tenant_id=ends.tenant_id)
     if ends.run is None and ends.admitted is None and ends.attached is None:
-        raise RunNotFoundError(tenant_id=ends.tenant_id, id=ends.run_id)
+        raise RunNotFoundError(tenant_id=ends.tenant_id, id=named_run(ends))
     if ends.run is None:
         raise corrupt(ends, "runs", reason=MISSING)
     if ends.admitted is None:

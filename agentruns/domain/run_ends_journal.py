@@ -19,7 +19,7 @@ from agentruns.domain.numbers import JournalSequence
 from agentruns.domain.run_ends import RunEnds, StoredEvent
 from agentruns.domain.scalars import JournalEventKind
 from agentruns.domain.timestamps import Timestamp
-from agentruns.errors import AgentRunsError, CorruptDataError
+from agentruns.errors import AgentRunsError, CorruptDataError, InvalidValueError
 
 FIRST: Final = 1
 
@@ -39,7 +39,16 @@ class VerifiedEvent:
 
 def corrupt(ends: RunEnds, component: str, *, reason: str = "") -> CorruptDataError:
     """Make the error of a run whose evidence does not verify."""
-    return CorruptDataError(tenant_id=ends.tenant_id, run_id=ends.run_id, component=component, reason=reason)
+    return CorruptDataError(tenant_id=ends.tenant_id, run_id=named_run(ends), component=component, reason=reason)
+
+
+def named_run(ends: RunEnds) -> RunId | str:
+    """Give the id of the run for an error; what stands in a row may be no id at all."""
+    stored = ends.run_id or ""
+    try:
+        return RunId.parse(stored)
+    except InvalidValueError:
+        return stored
 
 
 @contextmanager

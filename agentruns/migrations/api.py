@@ -35,6 +35,7 @@ def upgrade(
     Raises:
         SchemaVerificationError: ``already_applied``, ``behind``, ``tampered`` or ``unsupported_server``.
         ContentionError: another process held the lock for all of ``lock_wait``.
+        CorruptDataError: a run that is to get its submission row has no admission in its journal; it is named.
     """
     check_schema_name(schema)
     check_files(schema)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError
 
-from agentruns.errors import AgentRunsError, InvariantError, RefusedError, SchemaVerificationError
+from agentruns.errors import AgentRunsError, CorruptDataError, InvariantError, RefusedError, SchemaVerificationError
 from agentruns.store.transient import sqlstate_of
 
 #: The reasons that a guard of the migrations gives, by SQLSTATE; where a state has two, the error's detail is one.
@@ -16,6 +16,8 @@ _VERIFICATION = {
     "AR002": ("behind", "tampered"),
     "AR003": ("unsupported_server",),
 }
+#: PostgreSQL's own ``data_corrupted``, with which 0016 stops at a run whose journal does not begin as it must.
+_CORRUPT = "XX001"
 
 
 @contextmanager
@@ -38,6 +40,8 @@ def _meaning(error: DBAPIError, schema: str) -> AgentRunsError | None:
         return SchemaVerificationError(reason=detail if detail in reasons else reasons[0], schema=schema)
     if state == "AR004":
         return RefusedError(reason="downgrade_destroys_evidence")
+    if state == _CORRUPT:
+        return CorruptDataError(component="run_events", run_id=_detail_of(error) or None)
     return InvariantError(reason="append_only") if state == "AR005" else None
 
 

@@ -104,8 +104,8 @@ class RunVerifier:
         else:
             is_refused = False
         if is_refused:
-            ends = run.rows.ends
-            raise CorruptDataError(tenant_id=ends.tenant_id, run_id=ends.run_id, component="outcome")
+            provenance = run.admission.intent.provenance
+            raise CorruptDataError(tenant_id=provenance.tenant_id, run_id=provenance.run_id, component="outcome")
 
 
 def find_graph(intent: AgentAdmissionIntent, executables: ExecutableGraphRegistry) -> ExecutableGraph:

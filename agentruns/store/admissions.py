@@ -72,14 +72,14 @@ class Admissions:
     def __init__(self, work: UnitOfWork) -> None:
         self._work = work
 
-    def add(self, items: Sequence[NewAdmission], *, stamp_age: timedelta = STAMP_AGE) -> AdmissionsAnswer:
+    def add(self, items: Sequence[NewAdmission]) -> AdmissionsAnswer:
         """Admit each item whose key and run id are free, in time, for a graph that its tenant has.
 
         Within one call each key and each run id occurs once. An item that is not admitted leaves no row, raises
         nothing, and changes nothing for the others.
         """
         parameters = statements.ITEMS.parameters([_row(item) for item in items])
-        found = self._work.execute(statements.admit(), {**parameters, "stamp_age": stamp_age}).all()
+        found = self._work.execute(statements.admit(), {**parameters, "stamp_age": STAMP_AGE}).all()
         inserted = {(row.tenant_id, row.run_id) for row in found}
         admitted = tuple((event.tenant_id.text, event.run_id.text) in inserted for event in (i.event for i in items))
         return AdmissionsAnswer(now=instant(found[0].now), admitted=admitted)

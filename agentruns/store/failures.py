@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from sqlalchemy.exc import DBAPIError
 
-from agentruns.errors import AgentRunsError, InvariantError, SchemaVerificationError
+from agentruns.errors import AgentRunsError, DeploymentError, InvariantError, SchemaVerificationError
 from agentruns.store.transient import constraint_of, sqlstate_of
 
 _NOT_MIGRATED = frozenset({"42P01", "3F000", "42703", "42883"})
 _NOT_PERMITTED = "42501"
 _APPEND_ONLY = "AR005"
+_NO_DATABASE = "3D000"
+_NOT_AUTHORISED = "28"
 
 
 def refusal(error: DBAPIError, *, schema: str) -> AgentRunsError:
@@ -21,4 +23,6 @@ def refusal(error: DBAPIError, *, schema: str) -> AgentRunsError:
         return SchemaVerificationError(reason="missing_privileges", schema=schema)
     if state == _APPEND_ONLY:
         return InvariantError(reason="append_only")
+    if state == _NO_DATABASE or state.startswith(_NOT_AUTHORISED):
+        return DeploymentError(reason="database_refused", detail=f"SQLSTATE {state}")
     return InvariantError(reason=constraint_of(error) or f"sqlstate_{state or 'unknown'}")

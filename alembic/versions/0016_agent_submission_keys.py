@@ -70,6 +70,23 @@ RETENTION_RECEIPTS_COLUMNS = {
     "policy": "Body: canonical JSON bytes of the policy.",
 }
 
+ADMITTED = """
+DO $admitted$ DECLARE
+  stray record;
+BEGIN
+  SELECT a.tenant_id, a.run_id INTO stray
+  FROM {schema}.agent_admissions AS a
+  LEFT JOIN {schema}.run_events AS e ON e.tenant_id = a.tenant_id AND e.run_id = a.run_id AND e.sequence = 1
+  WHERE e.kind IS DISTINCT FROM 'agent-admitted'
+  ORDER BY a.tenant_id, a.run_id
+  LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'the journal of run % of tenant % does not begin with its admission', stray.run_id, stray.tenant_id
+      USING ERRCODE = 'data_corrupted', DETAIL = stray.run_id::text, SCHEMA = '{name}', TABLE = 'run_events';
+  END IF;
+END $admitted$
+"""
+
 KEYLESS = """
 INSERT INTO {schema}.agent_submission_keys
     (tenant_id, key_digest, run_id, origin, submission_digest, created_at)
@@ -81,10 +98,10 @@ SELECT
     ) AS key_digest,
     a.run_id,
     'admitted',
-    decode(substr(convert_from(e.data, 'UTF8')::json ->> 'submission_digest', length('sha256:') + 1), 'hex'),
+    decode(substr(convert_from(e.data, 'UTF8')::json ->> 'submission_digest', 8), 'hex'),
     e.recorded_at
 FROM {schema}.agent_admissions AS a
-LEFT JOIN {schema}.run_events AS e ON e.tenant_id = a.tenant_id AND e.run_id = a.run_id AND e.sequence = 1
+JOIN {schema}.run_events AS e ON e.tenant_id = a.tenant_id AND e.run_id = a.run_id AND e.sequence = 1
 ORDER BY a.tenant_id, key_digest
 """
 
@@ -106,7 +123,7 @@ def upgrade() -> None:
             RETENTION_RECEIPTS_COLUMNS,
         )
         append_only("retention_receipts")
-        execute(KEYLESS)
+        execute(ADMITTED, KEYLESS)
         create_views()
 
 

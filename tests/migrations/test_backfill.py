@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from alembic import op
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from agentruns import migrations
-from agentruns.errors import RefusedError
+from agentruns.errors import CorruptDataError, RefusedError
+from agentruns.migrations import frozen_views
+from agentruns.store.transient import sqlstate_of
 
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Within = Callable[[str, Callable[[Connection], Any]], Any]
 
 RUN = "0198c0de-0000-7000-8000-000000000001"
 #: The golden vector of purpose ``keyless-admission``: tenant ``tenant-a``, this run.
 KEYLESS = "b18618fd912877c5fc8e12e7c4eafc8725bfb1d51d68b84ab4999bcb786cff49"
 SUBMISSION = "ab" * 32
+DATA = f'{{"operation":"agent-admitted","submission_digest":"sha256:{SUBMISSION}"}}'.encode()
 
 INSERT_RUN = """
 INSERT INTO agentruns.runs (tenant_id, run_id, thread_id, invocation_id, status, revision, changed_at,
@@ -27,7 +33,7 @@ VALUES ('tenant-a', :run, :run, :run, 'active', 1, :at, 1, 1, sha256(''), :at, 0
 """
 INSERT_EVENT = """
 INSERT INTO agentruns.run_events
-VALUES ('tenant-a', :run, 1, :run, :at, 0, 'agent-admitted', sha256(''), :data, sha256(''))
+VALUES ('tenant-a', :run, 1, :run, :at, 0, :kind, sha256(''), :data, sha256(''))
 """
 INSERT_ADMISSION = """
 INSERT INTO agentruns.agent_admissions VALUES ('tenant-a', :run, 'agent', '1.0.0', '{}', sha256(''), 1)
@@ -40,35 +46,105 @@ def insert(connection: Connection, statement: str, **more: object) -> None:
     connection.execute(bound, more)
 
 
-def populated_0015(connection: Connection) -> None:
+def admitted_0015(connection: Connection) -> None:
     migrations.upgrade(connection, to="15")
     insert(connection, INSERT_RUN)
     insert(connection, INSERT_ADMISSION)
+    insert(connection, INSERT_EVENT, kind="agent-admitted", data=DATA)
+
+
+def applied(connection: Connection) -> Any:
+    return connection.execute(text("SELECT max(number) FROM agentruns.applied_revisions")).scalar_one()
+
+
+def rows(connection: Connection) -> list[Any]:
+    tables = ("runs", "run_events", "agent_admissions")
+    return [connection.execute(text(f"SELECT * FROM agentruns.{table}")).all() for table in tables]  # noqa: S608
 
 
 def test_admission_gets_its_keyless_row(empty_database_url: str, within: Within) -> None:
     def work(connection: Connection) -> list[Any]:
-        populated_0015(connection)
-        data = f'{{"operation":"agent-admitted","submission_digest":"sha256:{SUBMISSION}"}}'.encode()
-        insert(connection, INSERT_EVENT, data=data)
+        admitted_0015(connection)
+        before = rows(connection)
         migrations.upgrade(connection)
-        rows = connection.execute(text(f"{KEYS} = '2026-01-02 03:04:05.000006Z' FROM agentruns.agent_submission_keys"))
-        return [tuple(row) for row in rows]
+        assert rows(connection) == before
+        found = connection.execute(text(f"{KEYS} = '2026-01-02 03:04:05.000006Z' FROM agentruns.agent_submission_keys"))
+        return [tuple(row) for row in found]
 
     assert within(empty_database_url, work) == [("tenant-a", RUN, "admitted", KEYLESS, SUBMISSION, True)]
     with pytest.raises(RefusedError):
         within(empty_database_url, lambda connection: migrations.downgrade(connection, to="15"))
 
 
-@pytest.mark.parametrize("data", [None, b'{"operation":"agent-admitted"}'])
-def test_no_digest_is_guessed(empty_database_url: str, within: Within, data: bytes | None) -> None:
+@pytest.mark.parametrize("kind", [None, "graph-run-failed"])
+def test_run_without_its_admission_event_stops_the_upgrade_by_name(
+    empty_database_url: str, within: Within, kind: str | None
+) -> None:
     def damage(connection: Connection) -> None:
-        populated_0015(connection)
-        if data is not None:
-            insert(connection, INSERT_EVENT, data=data)
+        migrations.upgrade(connection, to="15")
+        insert(connection, INSERT_RUN)
+        insert(connection, INSERT_ADMISSION)
+        if kind is not None:
+            insert(connection, INSERT_EVENT, kind=kind, data=DATA)
+
+    within(empty_database_url, damage)
+    with pytest.raises(CorruptDataError) as caught:
+        within(empty_database_url, migrations.upgrade)
+    assert (caught.value.component, caught.value.run_id) == ("run_events", RUN)
+    assert within(empty_database_url, applied) == 15
+
+
+def test_no_digest_is_guessed(empty_database_url: str, within: Within) -> None:
+    def damage(connection: Connection) -> None:
+        migrations.upgrade(connection, to="15")
+        insert(connection, INSERT_RUN)
+        insert(connection, INSERT_ADMISSION)
+        insert(connection, INSERT_EVENT, kind="agent-admitted", data=b'{"operation":"agent-admitted"}')
 
     within(empty_database_url, damage)
     with pytest.raises(DBAPIError, match="submission_digest"):
         within(empty_database_url, migrations.upgrade)
-    found = "SELECT max(number) FROM agentruns.applied_revisions"
-    assert within(empty_database_url, lambda connection: connection.execute(text(found)).scalar_one()) == 15
+    assert within(empty_database_url, applied) == 15
+
+
+def test_failure_of_the_last_step_leaves_0015_and_a_second_try_succeeds(
+    empty_database_url: str, within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: list[str]) -> None:
+        op.execute("SELECT 1 / 0")
+
+    within(empty_database_url, admitted_0015)
+    with monkeypatch.context() as patched:
+        patched.setattr(frozen_views, "comment_columns", fail)
+        with pytest.raises(DBAPIError, match="division by zero"):
+            within(empty_database_url, migrations.upgrade)
+    assert within(empty_database_url, applied) == 15
+    within(empty_database_url, migrations.upgrade)
+    assert within(empty_database_url, applied) == 16
+
+
+def test_only_submissions_wait_for_the_upgrade(empty_database_url: str, run: Run, within: Within) -> None:
+    def others(connection: Connection) -> None:
+        connection.execute(text("SET LOCAL lock_timeout = '100ms'"))
+        for statement in ("SELECT count(*) FROM agentruns.agent_admissions", "UPDATE agentruns.runs SET revision = 2"):
+            connection.execute(text(statement))
+        other_event = INSERT_EVENT.replace(":run, 1", ":run, 2")
+        insert(connection, other_event, kind="graph-run-failed", data=DATA)
+
+    def submission(connection: Connection) -> None:
+        connection.execute(text("SET LOCAL lock_timeout = '100ms'"))
+        insert(connection, INSERT_ADMISSION)
+
+    async def work() -> str:
+        engine = create_async_engine(empty_database_url)
+        async with engine.connect() as upgrading, engine.connect() as working, engine.connect() as submitting:
+            await upgrading.begin()
+            await upgrading.run_sync(migrations.upgrade)
+            await working.run_sync(others)
+            with pytest.raises(DBAPIError) as caught:
+                await submitting.run_sync(submission)
+        await engine.dispose()
+        return sqlstate_of(caught.value)
+
+    within(empty_database_url, admitted_0015)
+    assert run(work()) == "55P03"

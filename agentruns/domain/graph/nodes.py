@@ -45,15 +45,6 @@ class ReadyNodes:
         """
         return cls(tuple(sorted(each if isinstance(each, NodeId) else NodeId(each) for each in ids)))
 
-    @classmethod
-    def union(cls, sets: Iterable[ReadyNodes]) -> ReadyNodes:
-        """Join sets; a node that several of them hold is ready once.
-
-        Raises:
-            InvalidValueError: ``too_long``.
-        """
-        return cls(tuple(sorted({node_id for each in sets for node_id in each})))
-
     def __iter__(self) -> Iterator[NodeId]:
         return iter(self.ids)
 

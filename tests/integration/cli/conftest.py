@@ -1,4 +1,4 @@
-"""Run the command line in a process of its own, as a person does."""
+"""Run the command line, in this process or as a person does."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from attrs import frozen
+from click.testing import CliRunner
 
+from agentruns.cli import main
 from agentruns.operations.embedded import EmbeddedServer
-
-_MAIN = "from agentruns.cli import main; main()"
 
 
 @frozen(kw_only=True)
@@ -41,15 +41,33 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def agentruns(place: Path) -> Command:
-    """Run ``agentruns``; without ``url`` it finds its embedded server below the place."""
+def variables(place: Path) -> dict[str, str | None]:
+    """What a command finds in its environment: without a URL its embedded server is below the place."""
+    found = dict.fromkeys(name for name in os.environ if name.startswith("AGENTRUNS_"))
+    return {**found, "AGENTRUNS_DATA_DIR": str(place / "data")}
+
+
+@pytest.fixture
+def agentruns(variables: dict[str, str | None]) -> Command:
+    """Run ``agentruns`` in this process."""
 
     def run(*arguments: str, url: str | None = None) -> Ended:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("AGENTRUNS_")}
-        environment["AGENTRUNS_DATA_DIR"] = str(place / "data")
-        if url is not None:
-            environment["AGENTRUNS_DATABASE_URL"] = url
-        command = [sys.executable, "-c", _MAIN, *arguments]
+        environment = {**variables, "AGENTRUNS_DATABASE_URL": url}
+        done = CliRunner(env=environment).invoke(main, arguments)
+        assert done.exception is None or isinstance(done.exception, SystemExit)
+        return Ended(code=done.exit_code, out=done.stdout, err=done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def agentruns_process(variables: dict[str, str | None]) -> Command:
+    """Run ``agentruns`` in a process of its own."""
+
+    def run(*arguments: str, url: str | None = None) -> Ended:
+        changed = {**os.environ, **variables, "AGENTRUNS_DATABASE_URL": url}
+        environment = {name: value for name, value in changed.items() if value is not None}
+        command = [sys.executable, "-c", "from agentruns.cli import main; main()", *arguments]
         done = subprocess.run(  # noqa: S603 - our own command
             command, env=environment, capture_output=True, text=True, timeout=120, check=False
         )

@@ -219,7 +219,7 @@ def test_LED_22_usage_is_an_independent_sum(history: History) -> None:
     outcome = history.state.outcome
     if outcome is not None and isinstance(outcome.body, StoredSuccess):
         run["output_bytes"] += outcome.body.output.size
-    assert history.state.usage == usage.accumulate(BudgetUsage.of(**run))
+    assert history.state.usage == usage.accumulate(BudgetUsage.of(**dict[str, Any](run)))
 
 
 def node_counts(history: History) -> Counter[str]:

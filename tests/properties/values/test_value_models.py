@@ -205,7 +205,7 @@ COUNTS = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1])
 @given(COUNTS, COUNTS, st.integers(-3, 2**65))
 def test_arithmetic_is_exact_or_refused(left: int, right: int, factor: int) -> None:
     first: Counter = TokenCount(left)
-    results = [
+    results: list[tuple[Callable[[], Counter], int]] = [
         (lambda: first.plus(TokenCount(right)), left + right),
         (lambda: first.minus(TokenCount(right)), left - right),
         (lambda: first.times(factor), left * factor),

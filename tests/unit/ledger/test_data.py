@@ -328,9 +328,12 @@ def test_every_member_is_required_or_optional_and_no_other_is_known(data: EventD
 @pytest.mark.parametrize(("data", "tree"), EXAMPLES, ids=NAMES)
 def test_no_member_takes_a_value_of_another_type(data: EventData, tree: dict[str, Any]) -> None:
     for name in tree:
-        for foreign in (None, 1, True, [1], {"a": "b"}, "~", ["~"], {"input_tokens": 1}):
+        for foreign in FOREIGN:
             with pytest.raises(InvalidValueError):
                 parse_data(data.kind, canonical_bytes({**tree, name: foreign}))
+
+
+FOREIGN: list[Any] = [None, 1, True, [1], {"a": "b"}, "~", ["~"], {"input_tokens": 1}]
 
 
 def refusal(kind: EventKind, data: bytes) -> str:
@@ -438,7 +441,6 @@ def test_every_kind_has_one_shape() -> None:
 def test_kinds_are_found_by_text_and_document() -> None:
     for kind in EventKind:
         assert find_kind(JournalEventKind(kind.value), kind.document.digest) is kind
-        assert EventKind(kind.value) is kind
         assert str(kind) == kind.value
         others = {document.digest for document in EVENT_DOCUMENTS} - {kind.document.digest}
         assert all(find_kind(kind.text, digest) is None for digest in others)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -22,7 +23,7 @@ STAMP = Timestamp.parse("2026-01-02T03:04:05.000006Z")
 FIRED = TimerFired(wait_id=WaitId("01980000-0000-7000-8000-000000000001"), revision=RunRevision(3))
 
 
-def stored(**members: object) -> Event:
+def stored(**members: Any) -> Event:
     event = Event(
         tenant_id=TenantId("tenant-a"),
         run_id=RunId("01980000-0000-7000-8000-000000000003"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rfc8785
 
 import agentruns
-from agentruns.domain import canonical
 from agentruns.domain.canonical import JsonTree, canonical_bytes
 from agentruns.domain.json_limits import JsonLimits
 from agentruns.domain.json_walk import walk
@@ -51,11 +51,11 @@ def test_a_float_and_a_name_beyond_ascii_leave_the_fast_path(
 ) -> None:
     calls: list[object] = []
 
-    def reference(value: object) -> bytes:
+    def reference(value: Any) -> bytes:
         calls.append(value)
         return REFERENCE(value)
 
-    monkeypatch.setattr(canonical.rfc8785, "dumps", reference)
+    monkeypatch.setattr(rfc8785, "dumps", reference)
     assert walk(tree, JsonLimits.DEFAULT).is_plain is is_plain
     expected = canonical_bytes(tree)
     assert calls == ([] if is_plain else [tree])

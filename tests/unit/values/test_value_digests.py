@@ -98,6 +98,6 @@ def test_a_digest_is_a_value() -> None:
     assert digest != TEXT
     assert hash(digest) == hash(Digest(b"\n" * 32))
     assert digest < Digest(b"\v" * 32)
-    assert digest.__lt__(1) is NotImplemented  # type: ignore[arg-type]  # on purpose
+    assert digest.__lt__(1) is NotImplemented  # type: ignore[operator]  # on purpose
     assert copy.copy(digest) is digest
     assert pickle.loads(pickle.dumps(digest)) == digest  # noqa: S301  # our own bytes

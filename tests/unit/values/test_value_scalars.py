@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -211,3 +214,27 @@ def test_a_generated_key_has_73_characters_and_is_not_pickled() -> None:
     with pytest.raises(TypeError, match="a submission key is not pickled"):
         pickle.dumps(key)
     assert copy.deepcopy(key) is key
+
+
+def test_ids_stay_distinct_under_threads() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: EventId.generate().text, range(2000)))
+    assert len(set(made)) == 2000
+
+
+FORK = """
+import os
+from agentruns.domain.ids import EventId
+EventId.generate()
+child = os.fork()
+made = [EventId.generate() for _ in range(200)]
+if child:
+    os.waitpid(child, 0)
+print(*made, flush=True)
+"""
+
+
+def test_ids_stay_distinct_after_fork() -> None:
+    printed = subprocess.run([sys.executable, "-c", FORK], capture_output=True, check=True, text=True)  # noqa: S603  # our own text
+    made = printed.stdout.split()
+    assert len(made) == len(set(made)) == 400

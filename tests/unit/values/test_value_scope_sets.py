@@ -28,8 +28,8 @@ def test_membership_inclusion_and_intersection() -> None:
     assert ScopeSet() <= scopes
     assert not scopes <= ScopeSet.of("a")
     assert scopes & ScopeSet.of("b", "c") == ScopeSet.of("b")
-    assert scopes.__le__(1) is NotImplemented  # type: ignore[arg-type]  # on purpose
-    assert scopes.__and__(1) is NotImplemented  # type: ignore[arg-type]  # on purpose
+    assert scopes.__le__(1) is NotImplemented  # type: ignore[operator]  # on purpose
+    assert scopes.__and__(1) is NotImplemented  # type: ignore[operator]  # on purpose
 
 
 def test_at_most_256_and_nothing_but_scopes() -> None:

@@ -89,6 +89,12 @@ def test_an_offset_that_is_none_is_naive() -> None:
         def utcoffset(self, _moment: datetime | None) -> timedelta | None:
             return None
 
+        def dst(self, _moment: datetime | None) -> timedelta | None:
+            return None
+
+        def tzname(self, _moment: datetime | None) -> str | None:
+            return None
+
     with pytest.raises(InvalidValueError, match="naive"):
         Timestamp.from_datetime(datetime(2026, 1, 2, tzinfo=Nowhere()))
 

@@ -1,0 +1,203 @@
+"""One drive from admission to verified result, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from agentruns.domain.failure_codes import NODE_INVALID_RESULT, NODE_TASK_PANICKED, NODE_TIMEOUT
+from agentruns.domain.graph.returns import Finish
+from agentruns.domain.outcome import FailedOutcome, SucceededOutcome
+from agentruns.domain.status import RunStatus
+from agentruns.runtime.agent_loop import AgentLoopOutcome
+from agentruns.runtime.graph_bundle import GraphBundle
+from agentruns.testing.drives import chain, fan, open_world, sleep_for_ever
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+ADMITTED = "agent-admitted"
+STARTED, SUCCEEDED, FAILED = (f"graph-node-attempt-{word}" for word in ("started", "succeeded", "failed"))
+CONTINUED, ENDED, RUN_FAILED = "graph-barrier-continued", "graph-barrier-succeeded", "graph-run-failed"
+CHAIN_OF_THREE = [
+    ADMITTED,
+    STARTED,
+    *(SUCCEEDED, CONTINUED, STARTED) * 2,
+    SUCCEEDED,
+    ENDED,
+]
+
+
+def three() -> GraphBundle:
+    return chain(
+        a=lambda _context: {"a": 1},
+        b=lambda context: {"b": context.state["a"] + 1},
+        c=lambda context: Finish({"sum": context.state["a"] + context.state["b"]}),
+    )
+
+
+async def commits(world: Any) -> list[int]:
+    """Count the events of each transaction, in the order of the journal."""
+    found = await world.rows(
+        "SELECT count(*) AS events FROM agentruns.run_events GROUP BY xmin::text ORDER BY min(sequence)"
+    )
+    return [row.events for row in found]
+
+
+def test_a_chain_of_three_nodes_ends_with_its_result(database_url: str, run: Run) -> None:
+    async def work() -> None:
+        async with open_world(database_url, three()) as world:
+            run_id = await world.submitted()
+            result = await world.driven(run_id)
+            assert result.outcome is AgentLoopOutcome.SUCCEEDED
+            assert await world.kinds() == CHAIN_OF_THREE
+            snapshot = await world.loaded(run_id)
+            assert isinstance(snapshot.outcome, SucceededOutcome)
+            assert snapshot.outcome.result.output.value == {"sum": 3}
+            assert (snapshot.status, snapshot.revision.value) == (RunStatus.SUCCEEDED, 2)
+            assert await world.attempts() == [("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]
+
+    run(work())
+
+
+@pytest.mark.parametrize(("is_fused", "expected"), [(True, [1, 1, 3, 3, 1, 1]), (False, [1] * 10)])
+def test_DRV_06_a_chain_costs_a_commit_more_than_its_nodes_and_its_end(
+    database_url: str, run: Run, *, is_fused: bool, expected: list[int]
+) -> None:
+    async def work() -> None:
+        async with open_world(database_url, three(), fuse_supersteps=is_fused) as world:
+            result = await world.driven(await world.submitted())
+            # The admission first: so n + 2 commits after the claim when they are fused.
+            assert await commits(world) == expected
+            assert await world.kinds() == CHAIN_OF_THREE
+            assert result.report.commits + 1 == len(expected) - 1
+
+    run(work())
+
+
+def test_DRV_05_fused_and_separate_commits_leave_the_same_record(database_url: str, run: Run) -> None:
+    async def record(*, is_fused: bool) -> list[tuple[str, str]]:
+        async with open_world(database_url, three(), fuse_supersteps=is_fused) as world:
+            run_id = await world.submitted()
+            await world.driven(run_id)
+            rows = await world.rows(
+                "SELECT kind, convert_from(state, 'UTF8') AS state FROM agentruns.run_events"
+                " LEFT JOIN agentruns.run_checkpoints USING (tenant_id, run_id, sequence)"
+                " WHERE run_id = cast(:run_id AS uuid) ORDER BY sequence",
+                run_id=run_id.text,
+            )
+            return [(row.kind, row.state) for row in rows]
+
+    assert run(record(is_fused=True)) == run(record(is_fused=False))
+
+
+def test_DRV_16_the_report_counts_what_the_journal_shows(database_url: str, run: Run) -> None:
+    async def work() -> None:
+        async with open_world(database_url, three()) as world:
+            report = (await world.driven(await world.submitted())).report
+            assert (report.node_attempts_started, report.node_attempts_completed) == (3, 3)
+            assert (report.barriers_committed, report.durable_events) == (2, 8)
+            assert (report.commits, report.fused_commits) == (4, 2)
+            assert (report.replay.events_verified, report.replay.windows) == (1, 1)
+
+    run(work())
+
+
+def test_DRV_02_siblings_that_finish_in_reverse_are_committed_in_the_order_of_their_ids(
+    database_url: str, run: Run
+) -> None:
+    finished: list[str] = []
+
+    def sibling(name: str, seconds: float) -> Callable[[Any], Coroutine[Any, Any, dict[str, int]]]:
+        async def node(_context: Any) -> dict[str, int]:
+            await asyncio.sleep(seconds)
+            finished.append(name)
+            return {name: 1}
+
+        return node
+
+    async def work() -> None:
+        siblings = {name: sibling(name, delay) for name, delay in (("a", 0.06), ("b", 0.03), ("c", 0.0))}
+        bundle = fan(first=siblings, last=lambda context: Finish(context.state))
+        async with open_world(database_url, bundle, maximum_parallel_nodes=3) as world:
+            run_id = await world.submitted()
+            await world.driven(run_id)
+            assert finished == ["c", "b", "a"]
+            assert await world.kinds() == [
+                ADMITTED,
+                *(STARTED,) * 3,
+                *(SUCCEEDED,) * 3,
+                CONTINUED,
+                STARTED,
+                SUCCEEDED,
+                ENDED,
+            ]
+            rows = await world.rows("SELECT node_id FROM agentruns.node_results ORDER BY sequence")
+            assert [row.node_id for row in rows] == ["a", "b", "c", "z_last"]
+            assert await commits(world) == [1, 3, 5, 1, 1]
+
+    run(work())
+
+
+def test_DRV_17_a_finished_sibling_is_durable_while_a_later_one_still_runs(database_url: str, run: Run) -> None:
+    release = asyncio.Event()
+
+    async def slow(_context: Any) -> None:
+        await release.wait()
+
+    async def work() -> None:
+        bundle = fan(first={"a": lambda _context: {"a": 1}, "b": slow}, last=lambda _context: Finish({}))
+        async with open_world(database_url, bundle, maximum_parallel_nodes=2) as world:
+            driving = asyncio.create_task(world.driven(await world.submitted()))
+            for _ in range(100):
+                await asyncio.sleep(0.02)
+                if (await world.kinds()).count(SUCCEEDED) == 1:
+                    break
+            assert await world.kinds() == [ADMITTED, STARTED, STARTED, SUCCEEDED]
+            release.set()
+            assert (await driving).outcome is AgentLoopOutcome.SUCCEEDED
+
+    run(work())
+
+
+class Odd(Exception):  # noqa: N818
+    """Whatever user code may raise."""
+
+
+async def raise_cancelled(_context: Any) -> None:
+    raise asyncio.CancelledError
+
+
+def raise_odd(_context: Any) -> None:
+    raise Odd
+
+
+@pytest.mark.parametrize(
+    ("node", "code", "details"),
+    [
+        (raise_odd, NODE_TASK_PANICKED, "exception_type"),
+        (raise_cancelled, NODE_TASK_PANICKED, "exception_type"),
+        (lambda _context: "a bare string", NODE_INVALID_RESULT, "reason"),
+        (lambda _context: Finish({}, update={"when": object()}), NODE_INVALID_RESULT, "reason"),
+        (sleep_for_ever, NODE_TIMEOUT, None),
+    ],
+)
+def test_DRV_14_whatever_a_node_does_ends_in_a_failed_attempt_and_a_failed_run(
+    database_url: str, run: Run, node: Any, code: Any, details: str | None
+) -> None:
+    async def work() -> None:
+        async with open_world(database_url, chain(a=node), node_execution_timeout=timedelta(seconds=0.3)) as world:
+            run_id = await world.submitted()
+            result = await world.driven(run_id)
+            assert result.outcome is AgentLoopOutcome.FAILED
+            assert await world.kinds() == [ADMITTED, STARTED, FAILED, RUN_FAILED]
+            outcome = (await world.loaded(run_id)).outcome
+            assert isinstance(outcome, FailedOutcome)
+            assert outcome.failure.code == code
+            found = None if outcome.failure.details is None else list(outcome.failure.details.value.value)
+            assert found == (None if details is None else [details])
+
+    run(work())
