@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Hashable, Sequence
-from functools import partial
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Coroutine, Hashable, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
+from agentruns.errors import InvariantError
 from agentruns.runtime.retry import Retry
 from agentruns.store.transient import transient
 
@@ -73,6 +73,7 @@ class Lane(Generic[Item, Answer]):
     maximum_bytes: int = MAXIMUM_BYTES
     _pending: list[_Waiting[Item, Answer]] = field(factory=list, init=False)
     _under_way: set[asyncio.Task[None]] = field(factory=set, init=False)
+    _beside: set[asyncio.Task[None]] = field(factory=set, init=False)
     _busy_keys: set[Hashable] = field(factory=set, init=False)
 
     async def ask(self, parcel: Parcel[Item]) -> Answer:
@@ -94,16 +95,30 @@ class Lane(Generic[Item, Answer]):
             batch = self._next_set()
             if not batch:
                 return
-            keys = frozenset[Hashable]().union(*(waiting.parcel.keys for waiting in batch))
-            self._busy_keys |= keys
-            task = asyncio.create_task(self._deliver(batch), name="agentruns:lane")
-            self._under_way.add(task)
-            task.add_done_callback(partial(self._returned, keys))
+            for waiting in batch:
+                self._busy_keys |= waiting.parcel.keys
+            self._start(self._deliver(batch), among=self._under_way)
 
-    def _returned(self, keys: frozenset[Hashable], task: asyncio.Task[None]) -> None:
-        self._under_way.discard(task)
-        self._busy_keys -= keys
-        self._dispatch()
+    def _start(self, work: Coroutine[Any, Any, None], *, among: set[asyncio.Task[None]]) -> None:
+        """Hold a task strongly until it has ended, and then see who waits for its place."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            among.discard(task)
+            self._dispatch()
+
+        task = asyncio.create_task(work, name="agentruns:lane")
+        among.add(task)
+        task.add_done_callback(ended)
+
+    def _answered(self, waiting: _Waiting[Item, Answer], answer: Answer) -> None:
+        self._busy_keys -= waiting.parcel.keys
+        if not waiting.answer.done():
+            waiting.answer.set_result(answer)
+
+    def _failed(self, waiting: _Waiting[Item, Answer], error: BaseException) -> None:
+        self._busy_keys -= waiting.parcel.keys
+        if not waiting.answer.done():
+            waiting.answer.set_exception(error)
 
     def _next_set(self) -> list[_Waiting[Item, Answer]]:
         """Take this connection's share of what waits, oldest first, each key once."""
@@ -125,9 +140,6 @@ class Lane(Generic[Item, Answer]):
 
     async def _deliver(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
         """Send a set; a lost connection repeats it, any other error halves it until the culprit stands alone."""
-        if len(batch) == 1:
-            await self._deliver_alone(batch[0])
-            return
         for attempt in self.retry.attempts_before_last():
             try:
                 answers = await self.send([waiting.parcel.item for waiting in batch], is_alone=False)
@@ -137,37 +149,36 @@ class Lane(Generic[Item, Answer]):
                     break
                 await self.retry.pause(attempt)
             else:
-                await self._settle(batch, answers)
+                self._settle(batch, answers)
                 return
-        await self._halve(batch)
+        await self._divide(batch)
 
-    async def _halve(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
+    async def _divide(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
+        if len(batch) == 1:
+            self._start(self._deliver_alone(batch[0]), among=self._beside)
+            return
         middle = len(batch) // 2
         for half in (batch[:middle], batch[middle:]):
             await self._deliver(half)
 
-    async def _settle(self, batch: Sequence[_Waiting[Item, Answer]], answers: Sequence[Answer | Held]) -> None:
-        held: list[_Waiting[Item, Answer]] = []
+    def _settle(self, batch: Sequence[_Waiting[Item, Answer]], answers: Sequence[Answer | Held]) -> None:
         for waiting, answer in zip(batch, answers, strict=True):
             if isinstance(answer, Held):
-                held.append(waiting)
-            elif not waiting.answer.done():
-                waiting.answer.set_result(answer)
-        if held:
-            await asyncio.gather(*(self._deliver_alone(waiting) for waiting in held))
+                # Beside the lane: a row that is held delays nobody but who waits for it.
+                self._start(self._deliver_alone(waiting), among=self._beside)
+            else:
+                self._answered(waiting, answer)
 
     async def _deliver_alone(self, waiting: _Waiting[Item, Answer]) -> None:
         try:
             answer = await self.retry.run(lambda: self._send_one(waiting.parcel.item))
         except Exception as error:  # noqa: BLE001 - the error belongs to the caller of this item
-            if not waiting.answer.done():
-                waiting.answer.set_exception(error)
+            self._failed(waiting, error)
         else:
-            if not waiting.answer.done():
-                waiting.answer.set_result(answer)
+            self._answered(waiting, answer)
 
     async def _send_one(self, item: Item) -> Answer:
         (answer,) = await self.send([item], is_alone=True)
         if isinstance(answer, Held):
-            raise TypeError("a lone item waits for its row and is never passed over")
+            raise InvariantError(reason="held_alone")
         return answer

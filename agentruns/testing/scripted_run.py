@@ -15,6 +15,7 @@ from agentruns.domain.graph.bindings import settled_bindings
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.graph.results import ContinueControl, NodeControl, NodeFailure, NodeResult, Unchanged, Update
 from agentruns.domain.ids import AttemptId, CheckpointId, EventId
+from agentruns.domain.kept import KeptBytes
 from agentruns.domain.ledger.bodies import NO_BODIES, BodyRow
 from agentruns.domain.ledger.commit import CommitBuilder, DraftedCommit
 from agentruns.domain.ledger.counting import usage_with_output
@@ -38,7 +39,7 @@ from agentruns.domain.numbers import DurationMillis, FencingEpoch
 from agentruns.domain.scalars import NodeId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.domain.usage import BudgetUsage
-from agentruns.errors import AgentRunsError, CorruptDataError
+from agentruns.errors import AgentRunsError, CorruptDataError, InvariantError
 from agentruns.testing.histories import BEGIN, as_stored, sample_request
 from agentruns.testing.samples import cancellation, failure, sample_id
 
@@ -56,6 +57,17 @@ class Refusal:
     component: str
     reason: str
     error: AgentRunsError
+
+    def is_fault(self, component: str, reason: str = "") -> bool:
+        """Tell whether that rule is broken, one that no caller of the library could have broken."""
+        stated = f"{component}:{reason}" if reason else component
+        is_fault = isinstance(self.error, InvariantError) and self.error.reason == stated
+        return is_fault and (self.component, self.reason) == (component, reason)
+
+
+def rows_of(*records: KeptBytes) -> dict[Digest, BodyRow]:
+    """Give the rows of bodies that are being written."""
+    return {record.digest: BodyRow.of(record) for record in records}
 
 
 @define

@@ -37,6 +37,7 @@ _NEVER: Final = RunRevision(0)
 _FIRST: Final = Superstep(0)
 _NO_USAGE: Final = BudgetUsage.zero()
 _NO_RESERVE: Final = TokenReserve()
+_NO_RESULTS: Final[Mapping[NodeId, NodeResult]] = MappingProxyType({})
 
 
 class _KeptPlan:
@@ -121,8 +122,14 @@ class RunState(_KeptPlan):
         """
         return fold(self, event, bodies, graph, is_building=True)
 
-    def barrier(self, graph: ExecutableGraph) -> BarrierPlan:
+    def barrier(
+        self, graph: ExecutableGraph, completed: Mapping[NodeId, NodeResult] = _NO_RESULTS
+    ) -> BarrierPlan:
         """Decide what follows this superstep; computed once for a state and kept.
+
+        Args:
+            graph: the run's.
+            completed: results that the state does not have yet; with them nothing is kept.
 
         Raises:
             BarrierRejectedError: the run fails.
@@ -130,8 +137,13 @@ class RunState(_KeptPlan):
             ExecutableGraphUnavailableError: this process cannot decide now.
         """
         planned = getattr(self, "_planned", None)
-        plan = planned[1] if planned is not None and planned[0] is graph else self._plan(graph)
-        self.keep_plan(graph, plan)
+        if completed:
+            plan = self._plan(graph, {**self.results, **completed})
+        elif planned is not None and planned[0] is graph:
+            plan = planned[1]
+        else:
+            plan = self._plan(graph, self.results)
+            self.keep_plan(graph, plan)
         if isinstance(plan, BarrierRejectedError):
             raise evolve(plan)
         return plan
@@ -140,7 +152,9 @@ class RunState(_KeptPlan):
         """Keep a plan that was made over the same superstep, checkpoint and results, so that it is made only once."""
         object.__setattr__(self, "_planned", (graph, plan))
 
-    def _plan(self, graph: ExecutableGraph) -> BarrierPlan | BarrierRejectedError:
+    def _plan(
+        self, graph: ExecutableGraph, results: Mapping[NodeId, NodeResult]
+    ) -> BarrierPlan | BarrierRejectedError:
         checkpoint = self.checkpoint
         if checkpoint is None:
             raise InvariantError(reason="checkpoint")
@@ -150,7 +164,7 @@ class RunState(_KeptPlan):
                 superstep=self.superstep,
                 state=checkpoint.state,
                 ready_nodes=checkpoint.ready_nodes,
-                results=self.results,
+                results=results,
             )
         except BarrierRejectedError as error:
             return evolve(error, tenant_id=self.tenant_id, run_id=self.run_id)

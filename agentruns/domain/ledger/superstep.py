@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from agentruns.domain.graph.barrier import BarrierDisposition, BarrierPlan
 from agentruns.domain.graph.executable import ExecutableGraph
@@ -101,13 +101,8 @@ class SuperstepDraft:
         """
         if self.plan is not None:
             return self.plan
-        if not self.completions:
-            return self.state.barrier(self.graph)
-        head = self.state.head
-        if head is None:
-            raise InvariantError(reason="seed")
-        completed = evolve(self, barrier=None, starts=()).build(head.recorded_at)
-        return completed.state.barrier(self.graph)
+        completed = {each.node_id: each.body for each in self.completions if isinstance(each.body, NodeResult)}
+        return self.state.barrier(self.graph, completed)
 
     def _builder(self, stamp: Timestamp) -> CommitBuilder:
         return CommitBuilder(before=self.state, graph=self.graph, epoch=int(self.epoch), stamp=stamp)
