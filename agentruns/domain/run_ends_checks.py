@@ -73,6 +73,7 @@ def verify_ends(ends: RunEnds, decode: DecodeAdmission) -> VerifiedRun:
     checkpoint = verify_first_checkpoint(rows, admitted)
     key_digest = verify_submission(rows, first, admitted)
     verify_head(rows, journal)
+    journal.verify_all()
     named_by = verify_newest_checkpoint(rows, journal, checkpoint)
     lifecycle = verify_lifecycle(rows, journal)
     verify_waits(rows, lifecycle, named_by)

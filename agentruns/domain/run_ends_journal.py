@@ -100,6 +100,11 @@ class EndsJournal:
             verified = self._verified[sequence] = self._verify(sequence)
         return verified
 
+    def verify_all(self) -> None:
+        """Verify every event that was read, whoever names it: corruption is found before anything else is said."""
+        for sequence in self.ends.events:
+            self.at(sequence)
+
     @property
     def highest_epoch(self) -> int:
         """The highest epoch among the events that were read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -16,10 +16,8 @@ from agentruns.domain.ledger.rows import AdmissionRow, CheckpointRow
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import InvariantError
 from agentruns.store.mapping import instant, moment, raw
+from agentruns.store.sender import Sender
 from agentruns.store.statements import submit as statements
-
-if TYPE_CHECKING:
-    from agentruns.store.unit_of_work import UnitOfWork
 
 #: How old the stamp of an admission may be when its statement reads the clock. It races no head, and a large batch
 #: needs seconds to travel.
@@ -69,7 +67,7 @@ class AdmissionsAnswer:
 class Admissions:
     """Insert what makes a run."""
 
-    def __init__(self, work: UnitOfWork) -> None:
+    def __init__(self, work: Sender) -> None:
         self._work = work
 
     def add(self, items: Sequence[NewAdmission]) -> AdmissionsAnswer:

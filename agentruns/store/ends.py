@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from attrs import frozen
 from sqlalchemy import RowMapping
@@ -23,11 +23,9 @@ from agentruns.domain.run_ends import (
 )
 from agentruns.domain.scalars import TenantId
 from agentruns.store.mapping import raw
+from agentruns.store.sender import Sender
 from agentruns.store.sets import POSITION
 from agentruns.store.statements import ends as statements
-
-if TYPE_CHECKING:
-    from agentruns.store.unit_of_work import UnitOfWork
 
 Record = TypeVar("Record")
 
@@ -52,7 +50,7 @@ class RunLookup:
 class Ends:
     """Read what is needed to show a run, or to ask for its cancellation, in one statement."""
 
-    def __init__(self, work: UnitOfWork) -> None:
+    def __init__(self, work: Sender) -> None:
         self._work = work
 
     def read(self, lookups: Sequence[RunLookup], *, maximum_bytes: int = MAXIMUM_BODY_BYTES) -> tuple[RunEnds, ...]:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from agentruns.domain.digests import Digest
 from agentruns.domain.graph.definition import CompiledGraph
 from agentruns.domain.identity import CapabilityIdentity
 from agentruns.domain.scalars import TenantId
+from agentruns.store.sender import Sender
 from agentruns.store.sets import POSITION
 from agentruns.store.statements import graphs as statements
-
-if TYPE_CHECKING:
-    from agentruns.store.unit_of_work import UnitOfWork
 
 
 class Graphs:
     """Hold which graphs a tenant has. What is admitted pins one of them by its digest."""
 
-    def __init__(self, work: UnitOfWork) -> None:
+    def __init__(self, work: Sender) -> None:
         self._work = work
 
     def add(self, graphs: Sequence[tuple[TenantId, CompiledGraph]]) -> tuple[bool, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -11,11 +11,9 @@ from agentruns.domain.ids import RunId
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.store.mapping import instant
+from agentruns.store.sender import Sender
 from agentruns.store.statements import history as statements
 from agentruns.store.tables import runs
-
-if TYPE_CHECKING:
-    from agentruns.store.unit_of_work import UnitOfWork
 
 _LAST: Final = 2**63 - 1
 
@@ -96,7 +94,7 @@ _RUN_COLUMNS: Final = tuple(column.key for column in runs.c)
 class Journal:
     """Read the evidence of runs."""
 
-    def __init__(self, work: UnitOfWork) -> None:
+    def __init__(self, work: Sender) -> None:
         self._work = work
 
     def read(self, tenant_id: TenantId, run_id: RunId, window: Window = Window()) -> RunHistory | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 from sqlalchemy import RowMapping
@@ -13,11 +12,9 @@ from agentruns.domain.ids import RunId
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.store.mapping import instant, raw
+from agentruns.store.sender import Sender
 from agentruns.store.sets import POSITION
 from agentruns.store.statements import submit as statements
-
-if TYPE_CHECKING:
-    from agentruns.store.unit_of_work import UnitOfWork
 
 
 @frozen(kw_only=True)
@@ -67,7 +64,7 @@ class KeyAttachment:
 class SubmissionKeys:
     """The arbiter of admissions. The raw key never reaches this class."""
 
-    def __init__(self, work: UnitOfWork) -> None:
+    def __init__(self, work: Sender) -> None:
         self._work = work
 
     def probe(self, probes: Sequence[SubmissionProbe]) -> tuple[ProbeAnswer, ...]:

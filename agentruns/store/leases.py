@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 
@@ -17,11 +17,9 @@ from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.store.mapping import instant, moment
 from agentruns.store.run_view import LockedRun, locked_run
+from agentruns.store.sender import Sender
 from agentruns.store.sets import ItemSet
 from agentruns.store.statements import leases as statements
-
-if TYPE_CHECKING:
-    from agentruns.store.unit_of_work import UnitOfWork
 
 
 @frozen(kw_only=True)
@@ -77,7 +75,7 @@ class ReadyClaims:
 class Leases:
     """Decide who may write for a run, by the database's clock."""
 
-    def __init__(self, work: UnitOfWork) -> None:
+    def __init__(self, work: Sender) -> None:
         self._work = work
 
     def claim(

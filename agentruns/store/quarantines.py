@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import frozen
 
 from agentruns.domain.ids import QuarantineId, RunId
@@ -13,10 +11,8 @@ from agentruns.domain.quarantine import Quarantine
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.store.mapping import instant
+from agentruns.store.sender import Sender
 from agentruns.store.statements import quarantines as statements
-
-if TYPE_CHECKING:
-    from agentruns.store.unit_of_work import UnitOfWork
 
 
 @frozen(kw_only=True)
@@ -30,7 +26,7 @@ class QuarantineAnswer:
 class Quarantines:
     """Insert records of isolation, each with the run row that it isolates."""
 
-    def __init__(self, work: UnitOfWork) -> None:
+    def __init__(self, work: Sender) -> None:
         self._work = work
 
     def add_claimed(self, fence: RunFence, *, head: JournalHead, quarantine: Quarantine) -> QuarantineAnswer | None:

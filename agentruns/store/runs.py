@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -14,11 +14,9 @@ from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.store.commits import RunCommit, parameters
 from agentruns.store.mapping import instant, optional_instant
+from agentruns.store.sender import Sender
 from agentruns.store.statements.history import find_events
 from agentruns.store.statements.run_commit import run_commit
-
-if TYPE_CHECKING:
-    from agentruns.store.unit_of_work import UnitOfWork
 
 _STAMP_AGE: Final = timedelta(seconds=1)
 
@@ -55,7 +53,7 @@ class StoredEvent:
 class Runs:
     """Commit what workers found."""
 
-    def __init__(self, work: UnitOfWork) -> None:
+    def __init__(self, work: Sender) -> None:
         self._work = work
 
     def commit(

@@ -33,15 +33,16 @@ class JournalHead:
     recorded_at: Timestamp
 
 
-class _KeptData:
-    """Keep what the bytes were made from, outside equality."""
+class _KeptOrigin:
+    """Keep what an event was made from, outside equality: its data, and the head that it was chained to."""
 
-    __slots__ = ("_made_from",)
+    __slots__ = ("_chained_to", "_made_from")
     _made_from: EventData
+    _chained_to: JournalHead | None
 
 
 @frozen(kw_only=True, weakref_slot=False)
-class Event(_KeptData):
+class Event(_KeptOrigin):
     """Hold one row of the journal. Made as it was read, nothing is verified: the fold does that.
 
     Attributes:
@@ -112,6 +113,7 @@ class Event(_KeptData):
             digest=_chained(head, envelope),
         )
         object.__setattr__(event, "_made_from", data)
+        object.__setattr__(event, "_chained_to", head)
         return event
 
     @property
@@ -141,6 +143,8 @@ class Event(_KeptData):
 
     def follows(self, head: JournalHead | None) -> bool:
         """Tell whether the digest is that of this envelope after the head's digest."""
+        if self.made_from is not None and self._chained_to is head:
+            return True
         return self.digest == _chained(head, self.envelope)
 
 

@@ -122,9 +122,7 @@ class RunState(_KeptPlan):
         """
         return fold(self, event, bodies, graph, is_building=True)
 
-    def barrier(
-        self, graph: ExecutableGraph, completed: Mapping[NodeId, NodeResult] = _NO_RESULTS
-    ) -> BarrierPlan:
+    def barrier(self, graph: ExecutableGraph, completed: Mapping[NodeId, NodeResult] = _NO_RESULTS) -> BarrierPlan:
         """Decide what follows this superstep; computed once for a state and kept.
 
         Args:
@@ -152,9 +150,7 @@ class RunState(_KeptPlan):
         """Keep a plan that was made over the same superstep, checkpoint and results, so that it is made only once."""
         object.__setattr__(self, "_planned", (graph, plan))
 
-    def _plan(
-        self, graph: ExecutableGraph, results: Mapping[NodeId, NodeResult]
-    ) -> BarrierPlan | BarrierRejectedError:
+    def _plan(self, graph: ExecutableGraph, results: Mapping[NodeId, NodeResult]) -> BarrierPlan | BarrierRejectedError:
         checkpoint = self.checkpoint
         if checkpoint is None:
             raise InvariantError(reason="checkpoint")

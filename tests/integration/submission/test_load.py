@@ -457,7 +457,8 @@ def rows_read(story: Story) -> Iterator[tuple[str, Table, str]]:
         yield "run_events", tables.events, f"sequence = {sequence}"
     yield "cancellation", tables.outcomes, "kind = 'cancellation'"
     yield "outcome", tables.outcomes, "kind = 'outcome'"
-    yield "run_waits", tables.waits, "status = 'outstanding'"
+    yield "run_waits", tables.waits, "status = 'outstanding' AND kind = 'approval'"
+    yield "run_waits", tables.waits, "status = 'outstanding' AND kind = 'sleep'"
     yield "run_quarantines", tables.quarantines, "true"
 
 
