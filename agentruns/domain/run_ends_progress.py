@@ -17,11 +17,12 @@ from agentruns.domain.ledger.data import (
     RunFailed,
     TimerFired,
 )
+from agentruns.domain.ledger.findings import MISSING
 from agentruns.domain.ledger.lifecycle import status_after
 from agentruns.domain.numbers import RunRevision
 from agentruns.domain.run_ends import StoredCheckpoint
 from agentruns.domain.run_ends_admission import EndRows, checkpoint_of
-from agentruns.domain.run_ends_journal import FIRST, EndsJournal, VerifiedEvent, insist, instant, well_formed
+from agentruns.domain.run_ends_journal import FIRST, EndsJournal, VerifiedEvent, corrupt, insist, instant, well_formed
 from agentruns.domain.status import RunStatus
 from agentruns.domain.timestamps import Timestamp
 
@@ -67,8 +68,9 @@ def verify_newest_checkpoint(rows: EndRows, journal: EndsJournal, first: Checkpo
     ends, run = rows.ends, rows.run
     newest, named_by = first, journal.at(FIRST)
     if ends.newest is not None:
+        if ends.newest.parent_digest is None:
+            raise corrupt(ends, "run_checkpoints", reason=MISSING)
         newest = checkpoint_of(ends, ends.newest, first.graph_digest)
-        insist(ends, "run_checkpoints", holds=newest.parent_digest is not None)
         named_by = journal.at(ends.newest.sequence)
         insist(ends, "barrier", holds=_names(named_by, newest, ends.newest))
     insist(ends, "runs.superstep", holds=run.superstep == newest.superstep.value)

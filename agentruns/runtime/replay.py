@@ -167,7 +167,10 @@ class _Fold:
     def add(self, rows: Iterable[HistoryRow], *, until: int) -> None:
         """Fold the events of a window, which ends at the sequence ``until``."""
         by_sequence = rows_by_sequence(rows, after=self.sequence, until=until)
-        bodies = bodies_of(row for group in by_sequence.values() for row in group)
+        window = [row for group in by_sequence.values() for row in group]
+        if self.intent is None:
+            self.intent = intent_of(self.state, window)
+        bodies = bodies_of(window, intent=self.intent)
         self._report = evolve(self._report, windows=self._report.windows + 1)
         for sequence in sorted(by_sequence):
             self._step(by_sequence[sequence], bodies)
@@ -175,8 +178,6 @@ class _Fold:
     def _step(self, rows: list[HistoryRow], bodies: Bodies) -> None:
         state = self.state
         event = event_of(state, rows)
-        if self.intent is None:
-            self.intent = intent_of(state, rows)
         self.state = state.apply(event, bodies, self.graph)
         check_row_set(state, event, self.state, rows)
         self._count(rows)

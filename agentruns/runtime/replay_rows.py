@@ -41,10 +41,13 @@ def rows_by_sequence(rows: Iterable[HistoryRow], *, after: int, until: int) -> d
     return groups
 
 
-def bodies_of(rows: Iterable[HistoryRow]) -> Bodies:
+def bodies_of(rows: Iterable[HistoryRow], *, intent: AgentAdmissionIntent) -> Bodies:
     """Find each body under the digest that its row claims; the fold recomputes it."""
     bodies: dict[Digest, BodyRow] = {}
     for row in rows:
+        if row.source == "admission" and row.digest is not None:
+            bodies[Digest(row.digest)] = BodyRow(data=intent.canonical, record=intent)
+            continue
         if row.source != "event" and row.digest is not None and row.body is not None:
             checkpoint_id = CheckpointId(row.id) if row.source == "checkpoint" and row.id else None
             bodies[Digest(row.digest)] = BodyRow(data=row.body, checkpoint_id=checkpoint_id)
@@ -76,8 +79,8 @@ def event_of(state: RunState, rows: list[HistoryRow]) -> Event:
         raise _corrupt(state, "run_events") from error
 
 
-def intent_of(state: RunState, rows: list[HistoryRow]) -> AgentAdmissionIntent:
-    """Read what was admitted; the fold has verified, or is about to verify, its digest."""
+def intent_of(state: RunState, rows: Iterable[HistoryRow]) -> AgentAdmissionIntent:
+    """Read what was admitted; the fold holds its digest against the first event."""
     for row in rows:
         if row.source == "admission" and row.body is not None:
             try:

@@ -31,7 +31,8 @@ class BodyRow:
     Attributes:
         data: the bytes as they lie in their column; for a checkpoint, its state's.
         checkpoint_id: of a checkpoint's row.
-        record: what this process made the bytes from. Believed only while an event is being built.
+        record: what this process made the bytes from, or read from these very bytes. Its digest is compared all the
+            same.
     """
 
     data: bytes = field(repr=False)
@@ -78,7 +79,7 @@ class BodyKind(Generic[_R]):
         return record
 
     def made_in(self, row: BodyRow, digest: Digest) -> _R | None:
-        """Give the record that this process made the bytes from, if it has this digest."""
+        """Give the record that stands for the very bytes of the row, if they have this digest."""
         record: Any = row.record
         if isinstance(record, KeptBytes) and record.canonical is row.data and record.digest == digest:
             return record if isinstance(record, self.shape) else None

@@ -27,6 +27,7 @@ from agentruns.domain.usage import BudgetUsage
 from agentruns.errors import (
     AgentRunsError,
     IdConflictError,
+    InvalidValueError,
     NotYetAvailableError,
     RefusedError,
     RetryNotAuthorizedError,
@@ -182,7 +183,11 @@ def _with_call(
     invocations = with_entry(state.invocations, call.invocation_id, call)
     if reserved is None:
         return Consequence(changes={"invocations": invocations}, spent=spent)
-    return Consequence(changes={"invocations": invocations, "reserved": state.reserved.plus(reserved)}, spent=spent)
+    try:
+        total = state.reserved.plus(reserved)
+    except InvalidValueError as error:
+        raise step.breach("usage", reason=error.reason) from error
+    return Consequence(changes={"invocations": invocations, "reserved": total}, spent=spent)
 
 
 def _transition(step: Step) -> AgentRunsError:

@@ -108,7 +108,7 @@ def test_SUB_09_rows_and_run_commit_or_roll_back_together(kit: Any, run: Run) ->
 async def settings(session: AsyncSession) -> Any:
     names = "lock_timeout", "statement_timeout", "transaction_isolation", "synchronous_commit"
     shown = ", ".join(f"current_setting('{name}')" for name in names)
-    return (await session.execute(text(f"SELECT {shown}, txid_current()"))).one()  # noqa: S608
+    return (await session.execute(text(f"SELECT {shown}, txid_current()"))).one()
 
 
 def test_O5_a_retry_with_other_candidates_gives_the_id_of_the_winner(kit: Any, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import timedelta
 from typing import Any, Final
@@ -11,6 +12,7 @@ from attrs import define, evolve, field
 from sqlalchemy import BigInteger, Connection, DateTime, Table, Text, Uuid, func, insert, text, update
 from sqlalchemy.dialects.postgresql import BYTEA
 
+from agentruns.domain.artifacts import AgentArtifacts
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.digests import plain_digest
 from agentruns.domain.graph.executable import ExecutableGraph
@@ -40,10 +42,10 @@ from agentruns.domain.ledger.drafts import (
 )
 from agentruns.domain.ledger.outcomes import CancellationRequest, StoredCancellation, StoredFailure, StoredSuccess
 from agentruns.domain.ledger.state import RunState
-from agentruns.domain.artifacts import AgentArtifacts
 from agentruns.domain.numbers import FencingEpoch
+from agentruns.domain.payload import JournalPayload
 from agentruns.domain.quarantine import Quarantine, QuarantineCause
-from agentruns.domain.scalars import NodeId, TenantId
+from agentruns.domain.scalars import JournalEventKind, NodeId, TenantId
 from agentruns.domain.status import RunStatus
 from agentruns.domain.submission import MutationOutcome
 from agentruns.domain.submission_key import AgentSubmissionKey
@@ -56,10 +58,12 @@ from agentruns.errors import (
     CorruptDataError,
     RunNotFoundError,
 )
+from agentruns.runtime.runs import DurableAgentRuns
+from agentruns.runtime.store import AgentRunStore
 from agentruns.store import tables
+from agentruns.store.ends import MAXIMUM_BODY_BYTES, Ends
+from agentruns.store.options import StoreOptions
 from agentruns.testing import samples
-from agentruns.domain.payload import JournalPayload
-from agentruns.domain.scalars import JournalEventKind
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -564,3 +568,166 @@ async def is_corrupt(call: Coroutine[Any, Any, Any], told: Told, where: str) -> 
     except AgentRunsError as error:
         answer = error
     pytest.fail(f"{where} was not found: {answer!r}")
+
+
+# --- rows that are missing, extra or misshapen ------------------------------------------------------------------------------
+
+LEASE: Final = (
+    "fencing_epoch = 1, lease_attempt_id = '01980000-0000-7000-8000-000000000001', lease_acquired_at = changed_at,"
+    " lease_renewed_at = changed_at, lease_expires_at = changed_at + interval '1 second'"
+)
+#: A story, what is done to it, and the component that the finding names.
+DAMAGES: Final = [
+    ("between", "UPDATE run_checkpoints SET digest = sha256('x') WHERE superstep = 0", "run_checkpoints.digest"),
+    ("between", "UPDATE run_events SET digest = sha256('x') WHERE sequence = 4", "chain"),
+    ("between", "DELETE FROM run_checkpoints WHERE superstep = 0", "run_checkpoints"),
+    ("succeeded", "DELETE FROM run_checkpoints WHERE superstep = 1", "run_checkpoints"),
+    ("between", "DELETE FROM run_events WHERE sequence = 1", "run_events"),
+    ("between", "DELETE FROM run_events WHERE sequence = 4", "run_events"),
+    ("between", "DELETE FROM run_events WHERE sequence = 5", "run_events"),
+    ("between", "DELETE FROM runs", "runs"),
+    ("between", "DELETE FROM agent_admissions", "agent_admissions"),
+    ("between", "DELETE FROM agent_submission_keys", "agent_submission_keys"),
+    ("cancelled", "DELETE FROM run_outcomes WHERE kind = 'outcome'", "run_outcomes"),
+    ("cancelled", "DELETE FROM run_outcomes WHERE kind = 'cancellation'", "run_outcomes"),
+    ("succeeded", "UPDATE run_outcomes SET kind = 'cancellation'", "run_outcomes"),
+    ("waiting", "DELETE FROM run_waits WHERE kind = 'sleep'", "waits"),
+    ("waiting", "DELETE FROM run_waits", "waits"),
+    ("waiting_for_one", "UPDATE run_waits SET status = 'outstanding', settled_sequence = NULL", "waits"),
+    ("cancelling_from_wait", "UPDATE run_waits SET status = 'outstanding', settled_sequence = NULL", "waits"),
+    ("waiting", "UPDATE run_waits SET settled_sequence = 9 WHERE kind = 'sleep'", "run_waits.settled_sequence"),
+    ("quarantined", "DELETE FROM run_quarantines", "runs.quarantined_at"),
+    ("quarantined", "UPDATE runs SET quarantined_at = NULL", "runs.quarantined_at"),
+    ("quarantined", f"UPDATE runs SET {LEASE}", "runs.lease_attempt_id"),
+    ("between", "UPDATE runs SET fencing_epoch = 0", "runs.fencing_epoch"),
+    ("between", f"UPDATE runs SET {LEASE}; UPDATE runs SET lease_expires_at = NULL", "runs.lease_attempt_id"),
+    ("between", f"UPDATE runs SET {LEASE}", None),
+    ("between", f"UPDATE runs SET {LEASE}; UPDATE runs SET lease_expires_at = changed_at", "runs.lease_expires_at"),
+    (
+        "between",
+        f"UPDATE runs SET {LEASE}; UPDATE runs SET lease_acquired_at = lease_expires_at",
+        "runs.lease_expires_at",
+    ),
+    (
+        "between",
+        f"UPDATE runs SET {LEASE}; UPDATE runs SET lease_attempt_id = gen_random_uuid()",
+        "runs.lease_attempt_id",
+    ),
+    ("between", f"UPDATE runs SET {LEASE}; UPDATE runs SET lease_expires_at = 'infinity'", "runs.lease_expires_at"),
+    ("waiting", f"UPDATE runs SET {LEASE}", "runs.lease_attempt_id"),
+    ("between", "UPDATE runs SET scheduler_ready_at = NULL", "runs.scheduler_ready_at"),
+    (
+        "between",
+        "UPDATE runs SET scheduler_ready_at = scheduler_ready_at - interval '1 second'",
+        "runs.scheduler_ready_at",
+    ),
+    ("succeeded", "UPDATE runs SET scheduler_ready_at = changed_at", "runs.scheduler_ready_at"),
+    ("between", "UPDATE runs SET scheduler_not_before = scheduler_ready_at", None),
+    (
+        "between",
+        "UPDATE runs SET scheduler_not_before = scheduler_ready_at - interval '1 s'",
+        "runs.scheduler_not_before",
+    ),
+    ("between", f"UPDATE runs SET {LEASE}, scheduler_not_before = now() + interval '1 d'", "runs.scheduler_not_before"),
+    ("succeeded", "UPDATE runs SET scheduler_not_before = now()", "runs.scheduler_not_before"),
+    ("between", "UPDATE runs SET status = 'pending'", "status"),
+    ("between", "UPDATE runs SET status = 'unheard'", "runs.status"),
+    ("between", "UPDATE runs SET changed_at = 'infinity'", "runs.changed_at"),
+    ("between", "UPDATE runs SET superstep = NULL, checkpoint_digest = NULL", "runs.superstep"),
+    ("between", "UPDATE runs SET graph_definition_digest = NULL", "runs.graph_definition_digest"),
+    ("between", "UPDATE runs SET agent_deadline_at = NULL", "runs.agent_deadline_at"),
+    ("between", "UPDATE runs SET lifecycle_sequence = 5", "status"),
+    ("between", 'UPDATE run_checkpoints SET ready = \'["b", "a"]\' WHERE superstep = 1', "run_checkpoints"),
+    ("between", "UPDATE run_checkpoints SET ready = '\"b\"' WHERE superstep = 1", "run_checkpoints.ready"),
+    ("between", "UPDATE agent_admissions SET body = ''", "body"),
+    (
+        "quarantined",
+        "INSERT INTO run_quarantines SELECT tenant_id, run_id, '01980000-0000-7000-8000-000000000001', quarantined_at,"
+        " cause_kind, component, body, digest, epoch FROM run_quarantines",
+        "run_quarantines",
+    ),
+    (
+        "between",
+        "INSERT INTO run_events SELECT tenant_id, run_id, 9, event_id, recorded_at, epoch, kind, schema_digest, data,"
+        " digest FROM run_events WHERE sequence = 5",
+        "runs.head_sequence",
+    ),
+    (
+        "between",
+        "INSERT INTO run_checkpoints SELECT tenant_id, run_id, 2, checkpoint_id, ready, state, digest, sequence"
+        " FROM run_checkpoints WHERE superstep = 1",
+        "run_checkpoints.digest",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "damage", "component"), DAMAGES, ids=lambda each: str(each)[:60])
+def test_SUB_17_missing_extra_and_misshapen_rows_are_found(
+    kit: Any, run: Run, name: str, damage: str, component: str | None
+) -> None:
+    async def work() -> None:
+        async with kit.runs() as runs, kit.engine() as engine, engine.connect() as connection, connection.begin():
+            told = await tell(kit, runs, name)
+            shown = await runs.load(told.tenant_id, told.run_id)
+            await drop_checks(connection)
+            await connection.execute(text("SET LOCAL search_path = agentruns"))
+            for statement in damage.split("; "):
+                assert (await connection.execute(text(statement))).rowcount > 0
+            if component is None:
+                assert await runs.load(told.tenant_id, told.run_id, session=connection) == shown
+                return
+            with pytest.raises(CorruptDataError) as found:
+                await runs.load(told.tenant_id, told.run_id, session=connection)
+            assert (found.value.component, found.value.run_id) == (component, told.run_id)
+
+    run(work())
+
+
+def test_a_released_quarantine_is_over(kit: Any, run: Run) -> None:
+    release = (
+        "INSERT INTO agentruns.run_quarantine_releases SELECT tenant_id, run_id, quarantine_id, clock_timestamp(),"
+        " body, digest FROM agentruns.run_quarantines"
+    )
+
+    async def work() -> None:
+        async with kit.runs() as runs, kit.engine() as engine:
+            told = await tell(kit, runs, "quarantined")
+            assert (await runs.load(told.tenant_id, told.run_id)).quarantined
+            async with engine.begin() as connection:
+                await connection.execute(text(release))
+                await connection.execute(text("UPDATE agentruns.runs SET quarantined_at = NULL"))
+            assert not (await runs.load(told.tenant_id, told.run_id)).quarantined
+
+    run(work())
+
+
+# --- a set --------------------------------------------------------------------------------------------------------------------
+
+
+def test_loads_that_wait_together_share_a_statement_and_each_has_its_own_answer(
+    kit: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with AgentRunStore(kit.url, StoreOptions(pool_size=1)) as store:
+            runs = DurableAgentRuns(store, kit.executables)
+            tenant = kit.request().tenant_id
+            await runs.publish(tenant, kit.graph)
+            told = [await tell(kit, runs, name) for name in ("fresh", "succeeded", "cancelled", "waiting")]
+            shown = [await runs.load(tenant, each.run_id) for each in told]
+            async with kit.engine() as engine, engine.begin() as connection:
+                await connection.execute(text("SET LOCAL session_replication_role = replica"))
+                damage = f"DELETE FROM agentruns.run_waits WHERE run_id = '{told[3].run_id}'"  # noqa: S608
+                await connection.execute(text(damage))
+            for limit, least, most in ((MAXIMUM_BODY_BYTES, 1, 12), (1, 12, 20)):
+                monkeypatch.setitem(Ends.read.__kwdefaults__, "maximum_bytes", limit)
+                sent = kit.sent(store._engine)
+                calls = [runs.load(tenant, told[number % 4].run_id) for number in range(12)]
+                calls += [runs.load_by_key(tenant, told[1].key), runs.load(tenant, RunId.generate())]
+                *answers, by_key, missing = await asyncio.gather(*calls, return_exceptions=True)
+                assert [each for number, each in enumerate(answers) if number % 4 != 3] == shown[:3] * 3
+                assert all(isinstance(each, CorruptDataError) for each in answers[3::4])
+                assert by_key == shown[1]
+                assert isinstance(missing, RunNotFoundError)
+                assert least <= len(sent) <= most
+
+    run(work())

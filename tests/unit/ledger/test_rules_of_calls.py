@@ -223,6 +223,16 @@ def test_reserves_are_kept_beside_usage() -> None:
         assert int(calls.run.state.usage.input_tokens) == 0
 
 
+def test_a_reserve_that_overflows_is_a_finding() -> None:
+    calls = Calls()
+    calls.keep(calls.prepared())
+    most = TokenReserve(output_tokens=TokenCount(TokenCount.highest))
+    calls.keep(calls.started())
+    calls.keep(calls.failed(gate=calls.run.now, reserved=most))
+    calls.keep(calls.started())
+    assert calls.run.refusal(calls.failed(reserved=most)).is_fault("usage", "overflow")
+
+
 def retry_refusal(calls: Calls) -> Any:
     refusal = calls.run.refusal(calls.started())
     assert (refusal.component, refusal.reason) == ("invocation", "")
