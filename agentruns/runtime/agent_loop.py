@@ -94,6 +94,8 @@ class DurableAgentLoop:
         self._driver = DurableGraphDriver(store, executables, driver_options, committer=committer)
         self._lifecycle = DurableGraphLifecycle(store, executables, evidence=evidence, committer=committer)
         self._error_release_delay = error_release_delay or None
+        #: Held strongly: a release goes on although whoever asked for it is gone.
+        self._releasing: set[asyncio.Future[None]] = set()
 
     async def run(self, held: HeldLease, shutdown: ShutdownSignal) -> AgentLoopResult:
         """Drive one run under its lease until it ends, sleeps, or is given back.
@@ -129,6 +131,8 @@ class DurableAgentLoop:
     async def _release(self, fence: RunFence, error: BaseException, *, delay: timedelta | None) -> None:
         """Give the exact fence back, whatever else happens to this task; another owner's lease is left alone."""
         release = asyncio.ensure_future(self._store.release(fence, delay=delay))
+        self._releasing.add(release)
+        release.add_done_callback(self._releasing.discard)
         try:
             async with asyncio.timeout(_RELEASE_BOUND):
                 await asyncio.shield(release)
