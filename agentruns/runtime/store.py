@@ -28,6 +28,7 @@ from agentruns.store.lease_refusals import lease_refusal, observation
 from agentruns.store.leases import Deferral, LeaseAnswer, Release, Renewal
 from agentruns.store.mapping import instant
 from agentruns.store.options import StoreOptions
+from agentruns.store.settings import check_settings
 from agentruns.store.unit_of_work import UnitOfWork
 from agentruns.store.verification import verify_schema
 
@@ -83,11 +84,19 @@ class AgentRunStore:
 
         Raises:
             SchemaVerificationError: it is not; its sentence names the command that repairs it.
+            InvalidOptionError: the connection's timeouts or its durability are weaker than the options say.
             StoreUnavailableError: the database cannot be reached.
         """
-        schema = self.options.schema
-        await self.run(lambda work: verify_schema(work.connection, schema=schema))
-        await self.run(self._observe_clock)
+        try:
+            await self.run(self._verify)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _verify(self, work: UnitOfWork) -> None:
+        verify_schema(work.connection, schema=self.options.schema)
+        check_settings(work.connection, self.options)
+        self._observe_clock(work)
 
     async def close(self) -> None:
         """Return all connections."""

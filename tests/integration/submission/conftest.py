@@ -1,4 +1,4 @@
-"""What every test of submissions uses: a published graph, requests for it, and rows written behind the library's back."""
+"""What every test of submissions uses: a published graph, and requests for it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Kit:
     @asynccontextmanager
     async def engine(self, **options: Any) -> AsyncIterator[AsyncEngine]:
         """Make an engine as an application has one."""
-        engine = create_async_engine(self.url, **({"poolclass": NullPool} if not options else options))
+        engine = create_async_engine(self.url, **(options or {"poolclass": NullPool}))
         try:
             yield engine
         finally:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import asyncpg
 import pytest
-from sqlalchemy import Connection, Text, Uuid, text
-from sqlalchemy.exc import IntegrityError, InvalidRequestError
+from sqlalchemy import Text, Uuid, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from agentruns.domain.submission import MutationOutcome
 from agentruns.domain.submission_key import AgentSubmissionKey
@@ -21,13 +18,14 @@ from agentruns.errors import (
     AgentSubmissionConflictError,
     AgentSubmissionNotFoundError,
     CorruptDataError,
-    UnitOfWorkError,
 )
-from agentruns.runtime.joined import JoinedAgentRuns
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
+
 COMMITTED, IDEMPOTENT = MutationOutcome.COMMITTED, MutationOutcome.IDEMPOTENT
+
+
 ONE_RUN = {"agent_admissions": 1, "agent_submission_keys": 1, "run_checkpoints": 1, "run_events": 1, "runs": 1}
 
 
@@ -62,13 +60,13 @@ async def orders(engine: Any) -> int:
 
 def test_SUB_08_a_pool_of_one_without_overflow_suffices(kit: Any, run: Run) -> None:
     async def work() -> None:
-        async with kit.runs() as runs, kit.engine(pool_size=1, max_overflow=0, pool_timeout=2) as engine:
-            async with AsyncSession(engine) as session:
-                await session.execute(text("SELECT 1"))
-                admitted = await runs.submit(AgentSubmissionKey.generate(), kit.request(), session=session)
-                assert admitted.outcome is COMMITTED
-                assert session.get_nested_transaction() is None
-                await session.commit()
+        pool = kit.engine(pool_size=1, max_overflow=0, pool_timeout=2)
+        async with kit.runs() as runs, pool as engine, AsyncSession(engine) as session:
+            await session.execute(text("SELECT 1"))
+            admitted = await runs.submit(AgentSubmissionKey.generate(), kit.request(), session=session)
+            assert admitted.outcome is COMMITTED
+            assert session.get_nested_transaction() is None
+            await session.commit()
 
     run(work())
     assert run(kit.rows()) == ONE_RUN
@@ -210,87 +208,8 @@ def test_O4_a_hundred_submits_in_one_transaction_leave_no_savepoint(kit: Any, ru
     assert run(kit.rows()) == dict.fromkeys(ONE_RUN, 50)
 
 
-def test_SUB_10_every_kind_of_session_gets_the_stated_answer(kit: Any, run: Run) -> None:
-    async def work() -> None:
-        joined = JoinedAgentRuns(kit.executables)
-        async with kit.runs() as runs, kit.engine() as engine:
-            async with engine.begin() as connection:
-                assert (await runs.submit(fresh(), kit.request(), session=connection)).outcome is COMMITTED
-            async with AsyncSession(engine) as session:
-                await session.execute(text("SELECT 1"))
-                assert (await runs.submit(fresh(), kit.request(), session=session)).outcome is COMMITTED
-                await session.commit()
-
-            def synchronous(connection: Connection) -> None:
-                assert joined.submit(fresh(), kit.request(), connection).outcome is COMMITTED
-                with Session(connection, join_transaction_mode="create_savepoint") as session:
-                    assert joined.submit(fresh(), kit.request(), session).outcome is COMMITTED
-                    session.commit()
-
-            async with engine.begin() as connection:
-                await connection.run_sync(synchronous)
-            await refused(kit, runs, joined, engine)
-
-    run(work())
-    gc.collect()
-    assert run(kit.rows()) == dict.fromkeys(ONE_RUN, 4)
-
-
 def fresh() -> AgentSubmissionKey:
     return AgentSubmissionKey.generate()
-
-
-async def refused(kit: Any, runs: Any, joined: Any, engine: Any) -> None:
-    """A3: each kind that a method does not take is refused by a type error that says what to pass."""
-    raw = await asyncpg.connect(dsn=engine.url.set(drivername="postgresql").render_as_string(hide_password=False))
-    async with engine.connect() as connection, AsyncSession(engine) as session:
-        for given in (raw, session.sync_session, connection.sync_connection, object(), engine):
-            with pytest.raises(TypeError, match="AsyncSession or AsyncConnection"):
-                await runs.submit(fresh(), kit.request(), session=given)
-            with pytest.raises(TypeError, match="AsyncSession or AsyncConnection"):
-                await runs.load(kit.request().tenant_id, kit.request().run_id, session=given)
-        for given in (raw, session, connection, object()):
-            with pytest.raises(TypeError, match="Session or Connection"):
-                joined.submit(fresh(), kit.request(), given)
-    await raw.close()
-
-
-def test_SUB_10_autocommit_is_refused(kit: Any, run: Run) -> None:
-    async def work() -> None:
-        async with kit.runs() as runs, kit.engine(isolation_level="AUTOCOMMIT") as engine, engine.connect() as opened:
-            for call in (
-                runs.submit(fresh(), kit.request(), session=opened),
-                runs.admit(kit.request(), session=opened),
-                runs.load(kit.request().tenant_id, kit.request().run_id, session=opened),
-            ):
-                with pytest.raises(UnitOfWorkError) as refusal:
-                    await call
-                assert refusal.value.reason == "autocommit"
-
-    run(work())
-    assert run(kit.rows()) == {}
-
-
-def test_SUB_10_a_read_only_transaction_is_refused_but_known_evidence_wins(kit: Any, run: Run) -> None:
-    async def work() -> None:
-        async with kit.runs() as runs, kit.engine() as engine:
-            key, known, keyless = fresh(), kit.request(), kit.request(input={"n": 2})
-            await runs.submit(key, known)
-            await runs.admit(keyless)
-            async with engine.connect() as connection, connection.begin():
-                await connection.execute(text("SET TRANSACTION READ ONLY"))
-                for each, request in ((fresh(), kit.request()), (fresh(), keyless)):
-                    with pytest.raises(UnitOfWorkError) as refusal:
-                        await runs.submit(each, request, session=connection)
-                    assert refusal.value.reason == "read_only"
-                assert (await runs.submit(key, known, session=connection)).outcome is IDEMPOTENT
-                assert (await runs.admit(keyless, session=connection)).outcome is IDEMPOTENT
-                with pytest.raises(AgentSubmissionConflictError):
-                    await runs.submit(key, keyless, session=connection)
-                assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
-
-    run(work())
-    assert run(kit.rows()) == dict.fromkeys(ONE_RUN, 2)
 
 
 def test_O3_an_invalid_pending_object_is_the_callers_own_error(kit: Any, run: Run) -> None:
@@ -306,97 +225,3 @@ def test_O3_an_invalid_pending_object_is_the_callers_own_error(kit: Any, run: Ru
 
     run(work())
     assert run(kit.rows()) == {}
-
-
-def test_O2_one_session_for_two_calls_at_once_leaves_no_partial_run(kit: Any, run: Run) -> None:
-    async def work() -> None:
-        async with kit.runs() as runs, kit.engine() as engine, AsyncSession(engine) as session:
-            answers = await asyncio.gather(
-                *(runs.submit(fresh(), kit.request(), session=session) for _ in range(2)), return_exceptions=True
-            )
-            assert any(isinstance(each, InvalidRequestError) for each in answers)
-            await session.rollback()
-            assert (await session.execute(text("SELECT 1"))).scalar_one() == 1
-
-    run(work())
-    assert run(kit.rows()) == {}
-
-
-def test_A7_at_read_committed_the_second_waits_for_the_first(kit: Any, run: Run) -> None:
-    async def work(*, commits: bool) -> tuple[Any, Any]:
-        async with kit.runs() as runs, kit.engine() as engine:
-            key = fresh()
-            async with engine.connect() as one, engine.connect() as two, two.begin():
-                transaction = await one.begin()
-                first = await runs.submit(key, kit.request(), session=one)
-                second = asyncio.create_task(runs.submit(key, kit.request(), session=two))
-                await waits_for_lock(engine)
-                await (transaction.commit() if commits else transaction.rollback())
-                answer = await second
-                await two.commit()
-            return first, answer
-
-    first, second = run(work(commits=False))
-    assert second.outcome is COMMITTED
-    assert second.snapshot.provenance.run_id != first.snapshot.provenance.run_id
-    first, second = run(work(commits=True))
-    assert (second.outcome, second.snapshot) == (IDEMPOTENT, first.snapshot)
-
-
-@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-@pytest.mark.parametrize("commits", [True, False])
-def test_A7_at_stricter_levels_a_lost_race_is_the_servers_own_error(
-    kit: Any,
-    run: Run,
-    level: str,
-    commits: bool,  # noqa: FBT001
-) -> None:
-    from sqlalchemy.exc import DBAPIError
-
-    async def work() -> None:
-        async with kit.runs() as runs, kit.engine(isolation_level=level) as engine:
-            key = fresh()
-            async with engine.connect() as one, engine.connect() as two, two.begin():
-                await two.execute(text("SELECT 1"))
-                transaction = await one.begin()
-                await runs.submit(key, kit.request(), session=one)
-                second = asyncio.create_task(runs.submit(key, kit.request(), session=two))
-                await waits_for_lock(engine)
-                await (transaction.commit() if commits else transaction.rollback())
-                if not commits:
-                    assert (await second).outcome is COMMITTED
-                    return
-                with pytest.raises(DBAPIError) as failure:
-                    await second
-                assert getattr(failure.value.orig, "sqlstate", "") == "40001"
-
-    run(work())
-
-
-async def waits_for_lock(engine: Any) -> None:
-    """Return when somebody in this database waits for a lock."""
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    async with engine.connect() as connection:
-        for _ in range(500):
-            found = (await connection.execute(waiting)).scalar_one()
-            await connection.rollback()
-            if found:
-                return
-            await asyncio.sleep(0.01)
-    raise AssertionError("nobody waits")
-
-
-def test_S6_a_joined_submit_is_sent_alone_and_own_ones_go_on(kit: Any, run: Run) -> None:
-    async def work() -> None:
-        async with kit.runs(pool_size=2) as runs, kit.engine() as engine, engine.connect() as connection:
-            transaction = await connection.begin()
-            own = [asyncio.create_task(runs.submit(fresh(), kit.request())) for _ in range(30)]
-            joined = await runs.submit(fresh(), kit.request(), session=connection)
-            assert joined.outcome is COMMITTED
-            assert [each.outcome for each in await asyncio.gather(*own)] == [COMMITTED] * 30
-            await transaction.rollback()
-
-    run(work())
-    assert run(kit.rows()) == dict.fromkeys(ONE_RUN, 30)

@@ -8,8 +8,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from attrs import evolve
 from sqlalchemy import text
 
+from agentruns.domain.budget_limits import BudgetLimits
+from agentruns.domain.graph.definition import GraphNode
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.submission import AgentRunIds, MutationOutcome, submission_digest
 from agentruns.domain.submission_key import AgentSubmissionKey
@@ -21,6 +24,7 @@ from agentruns.errors import (
     ExecutableGraphUnavailableError,
     IdConflictError,
 )
+from agentruns.testing.graphs import graph_of
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -148,8 +152,6 @@ def test_other_content_under_a_key_is_a_conflict_and_writes_nothing(kit: Any, ru
 
 @pytest.mark.parametrize("changed", ["state", "evidence", "limits", "deadline"])
 def test_each_part_of_the_content_counts(kit: Any, run: Run, changed: str) -> None:
-    from agentruns.domain.budget_limits import BudgetLimits
-
     changes: dict[str, Any] = {
         "state": {"a": 1},
         "evidence": {"a": 1},
@@ -194,8 +196,6 @@ def test_a_second_key_for_a_run_is_a_conflict_and_writes_nothing(kit: Any, run: 
 
 @pytest.mark.parametrize("member", ["thread_id", "invocation_id", "admission_event_id", "initial_checkpoint_id"])
 def test_admit_with_another_id_under_the_run_id_is_a_conflict(kit: Any, run: Run, member: str) -> None:
-    from attrs import evolve
-
     async def work() -> None:
         async with kit.runs() as runs:
             request = kit.request()
@@ -271,9 +271,6 @@ def test_a_graph_that_the_tenant_does_not_have_is_refused(kit: Any, run: Run) ->
 
 
 def test_a_version_of_a_graph_is_published_once(kit: Any, run: Run) -> None:
-    from agentruns.domain.graph.definition import GraphNode
-    from agentruns.testing.graphs import graph_of
-
     async def work() -> None:
         async with kit.runs(publish=False) as runs, kit.engine() as engine:
             tenant = kit.request().tenant_id
