@@ -46,6 +46,7 @@ def test_OPS_14_a_weaker_setting_is_refused_at_the_first_connection(
             ("lock_timeout", "5s"),
             ("statement_timeout", "15s"),
             ("idle_in_transaction_session_timeout", "15s"),
+            ("synchronous_commit", "on"),
         ):
             await set_for_database(database_url, name, good)
         async with AgentRunStore(database_url, StoreOptions(settings="role")):
