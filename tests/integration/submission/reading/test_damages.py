@@ -82,7 +82,8 @@ DAMAGES: Final[list[tuple[str | None, ...]]] = [
         "run_quarantines",
         (
             "INSERT INTO run_quarantines SELECT tenant_id, run_id,"
-            " '01980000-0000-7000-8000-000000000001', quarantined_at, cause_kind, component, body, digest, epoch FROM run_quarantines"
+            " '01980000-0000-7000-8000-000000000001', quarantined_at,"
+            " cause_kind, component, body, digest, epoch FROM run_quarantines"
         ),
     ),
     (
@@ -106,9 +107,10 @@ DAMAGES: Final[list[tuple[str | None, ...]]] = [
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: f"{each[0]}-{each[-1][:60]}")
 def test_SUB_17_missing_extra_and_misshapen_rows_are_found(
-    kit: Any, run: Run, tell: Any, damage: tuple[str, ...]
+    kit: Any, run: Run, tell: Any, damage: tuple[str | None, ...]
 ) -> None:
     name, component, *statements = damage
+    changes = [text(each) for each in statements if each]
 
     async def work() -> None:
         async with kit.runs() as runs, kit.engine() as engine, engine.connect() as connection, connection.begin():
@@ -116,8 +118,8 @@ def test_SUB_17_missing_extra_and_misshapen_rows_are_found(
             shown = await runs.load(told.tenant_id, told.run_id)
             await tell.permit_damage(connection)
             await connection.execute(text("SET LOCAL search_path = agentruns"))
-            for statement in statements:
-                assert (await connection.execute(text(statement))).rowcount > 0
+            for change in changes:
+                assert (await connection.execute(change)).rowcount > 0
             if component is None:
                 assert await runs.load(told.tenant_id, told.run_id, session=connection) == shown
                 return
