@@ -24,6 +24,8 @@ from sqlalchemy.pool import NullPool
 
 from agentruns import migrations
 from agentruns.operations.embedded import EmbeddedServer
+from agentruns.runtime.graph_bundle import GraphBundle
+from agentruns.testing.drives import DriveWorld, open_world
 
 MAJOR = int(os.environ.get("AGENTRUNS_TEST_MAJOR", "18"))
 DATA = Path(tempfile.gettempdir()) / f"agentruns-tests-{os.geteuid()}-{MAJOR}"
@@ -31,6 +33,7 @@ _BUILDING = "agentruns_building"
 _LOCK = 0x6167656E74
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
+InWorld = Callable[..., None]
 Within = Callable[[str, Callable[[Connection], Any]], Any]
 
 
@@ -149,3 +152,17 @@ def within(run: Run) -> Within:
             return await connection.run_sync(work)
 
     return lambda url, work: run(call(url, work))
+
+
+@pytest.fixture
+def in_world(database_url: str, run: Run) -> InWorld:
+    """Run a test in a world of one graph: ``in_world(work, graph, **options)`` of :func:`open_world`."""
+
+    def call(work: Callable[[DriveWorld], Coroutine[Any, Any, None]], graph: GraphBundle, **options: Any) -> None:
+        async def opened() -> None:
+            async with open_world(database_url, graph, **options) as world:
+                await work(world)
+
+        run(opened())
+
+    return call

@@ -101,15 +101,21 @@ class DurableAgentLoop:
         """Drive one run under its lease until it ends, sleeps, or is given back.
 
         Raises:
+            NotYetAvailableError: ``driven_here``; this process drives that lease already, and it is left alone.
             AgentRunsError: as the driver or the lifecycle raised it; the lease has been given back, with a delay, or
                 it is somebody else's.
         """
+        with self._store.driven.driving(held.fence):
+            return await self._run(held, shutdown)
+
+    async def _run(self, held: HeldLease, shutdown: ShutdownSignal) -> AgentLoopResult:
         try:
             async with LeaseKeeper(self._store, held, interval=self._driver.options.lease_renewal_interval) as keeper:
                 driven = await self._driver.drive(keeper, shutdown)
                 return AgentLoopResult(outcome=await self._conclude(keeper, driven), report=driven.report)
         except BaseException as error:
-            delay = None if isinstance(error, StaleHeadError) else self._error_release_delay
+            is_nobodys_fault = isinstance(error, StaleHeadError | asyncio.CancelledError)
+            delay = None if is_nobodys_fault else self._error_release_delay
             await self._release(held.fence, error, delay=delay)
             raise
 
@@ -126,6 +132,7 @@ class DurableAgentLoop:
         return AgentLoopOutcome.YIELDED if isinstance(outcome, Yielded) else AgentLoopOutcome.CANCELLED
 
     async def _committed(self, keeper: LeaseKeeper, commit: Coroutine[Any, Any, LifecycleResult]) -> AgentLoopOutcome:
+        keeper.let_go()
         return _BY_END[(await keeper.guard(commit)).end]
 
     async def _release(self, fence: RunFence, error: BaseException, *, delay: timedelta | None) -> None:

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 
 from agentruns.errors import InvariantError
 from agentruns.runtime.retry import Retry
-from agentruns.store.transient import transient
+from agentruns.store.transient import Transient, transient
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -140,18 +140,23 @@ class Lane(Generic[Item, Answer]):
 
     async def _deliver(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
         """Send a set; a lost connection repeats it, any other error halves it until the culprit stands alone."""
+        troubles: list[Transient] = []
         for attempt in self.retry.attempts_before_last():
             try:
                 answers = await self.send([waiting.parcel.item for waiting in batch], is_alone=False)
             except Exception as error:  # noqa: BLE001 - each item must learn what became of its set
                 trouble = transient(error)
                 if trouble is None or not trouble.is_lost:
-                    break
+                    await self._divide(batch)
+                    return
+                troubles.append(trouble)
                 await self.retry.pause(attempt)
             else:
                 self._settle(batch, answers)
                 return
-        await self._divide(batch)
+        # The last try of each item is its own, so that no neighbour's fate decides it.
+        for waiting in batch:
+            self._start(self._deliver_alone(waiting, after=troubles), among=self._beside)
 
     async def _divide(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
         if len(batch) == 1:
@@ -169,9 +174,9 @@ class Lane(Generic[Item, Answer]):
             else:
                 self._answered(waiting, answer)
 
-    async def _deliver_alone(self, waiting: _Waiting[Item, Answer]) -> None:
+    async def _deliver_alone(self, waiting: _Waiting[Item, Answer], *, after: Sequence[Transient] = ()) -> None:
         try:
-            answer = await self.retry.run(lambda: self._send_one(waiting.parcel.item))
+            answer = await self.retry.run(lambda: self._send_one(waiting.parcel.item), after=after)
         except Exception as error:  # noqa: BLE001 - the error belongs to the caller of this item
             self._failed(waiting, error)
         else:

@@ -17,7 +17,8 @@ from agentruns.runtime.store import AgentRunStore
 
 T = TypeVar("T")
 
-_PAUSE_IN_AN_OUTAGE: Final = 0.05
+#: Between two looks while nothing can be renewed.
+_PAUSE: Final = 0.05
 
 
 class LeaseKeeper:
@@ -34,6 +35,7 @@ class LeaseKeeper:
         self._interval = interval.total_seconds()
         self._deadline = held.deadline(store.options.lease_duration)
         self._keeping: asyncio.Task[None] | None = None
+        self._is_letting_go = False
 
     @property
     def fence(self) -> RunFence:
@@ -73,6 +75,14 @@ class LeaseKeeper:
             self._keeping.result()
         return task.result()
 
+    def let_go(self) -> None:
+        """Renew no more: what is sent next ends the lease, and a renewal that comes second finds none."""
+        self._is_letting_go = True
+
+    def keep(self) -> None:
+        """Renew again: the lease has not been given back after all."""
+        self._is_letting_go = False
+
     def extended(self, held: HeldLease) -> None:
         """Take over what an answer says of the lease. The deadline never moves backwards."""
         deadline = held.deadline(self._store.options.lease_duration)
@@ -85,20 +95,27 @@ class LeaseKeeper:
             await asyncio.sleep(max(0.0, min(due, self._deadline) - time.monotonic()))
             if time.monotonic() >= self._deadline:
                 raise self._lost("expired")
-            if time.monotonic() >= self.held.sent_at + self._interval:
+            if self._is_letting_go:
+                await asyncio.sleep(_PAUSE)
+            elif time.monotonic() >= self.held.sent_at + self._interval:
                 await self._renew()
 
     async def _renew(self) -> None:
         """Renew once; an outage shorter than what is left of the lease is survived."""
-        later = self._store.clock.stamp().plus(self._store.options.lease_duration)
-        desired = max(later, self.held.lease.expires_at.plus(timedelta(seconds=self._interval)))
+        options, now = self._store.options, self._store.clock.stamp()
+        later = self.held.lease.expires_at.plus(timedelta(seconds=self._interval))
+        desired = min(max(now.plus(options.lease_duration), later), now.plus(options.maximum_lease_horizon))
         try:
             async with asyncio.timeout(self._deadline - time.monotonic()):
                 held = await self._store.renew(self.fence, desired=desired)
         except TimeoutError:
             raise self._lost("expired") from None
+        except LeaseLostError:
+            if not self._is_letting_go:
+                raise
+            return
         except StoreError:
-            await asyncio.sleep(_PAUSE_IN_AN_OUTAGE)
+            await asyncio.sleep(_PAUSE)
             return
         self.renewals += 1
         self.extended(held)

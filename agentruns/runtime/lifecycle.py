@@ -107,7 +107,7 @@ class DurableGraphLifecycle:
                 event_id=handoff.event_id,
                 checkpoint_id=checkpoint_id,
             )
-            return await self._commit(fence, handoff.state, wait.build)
+            return await self._commit(fence, handoff.state, wait.build, size=len(handoff.plan.state.data))
         if handoff.plan.output is None:
             raise InvariantError(reason="terminal_without_output")
         success = SuccessDraft(
@@ -118,7 +118,8 @@ class DurableGraphLifecycle:
             checkpoint_id=checkpoint_id,
             outcome=self._success(handoff.state, handoff.plan.output),
         )
-        return await self._commit(fence, handoff.state, self._or_rejected(success, intent))
+        size = len(handoff.plan.state.data) + len(success.outcome.canonical)
+        return await self._commit(fence, handoff.state, self._or_rejected(success, intent), size=size)
 
     async def resolve_blocked(self, fence: RunFence, handoff: Blocked) -> LifecycleResult:
         """Fail a run that cannot go on; one with nodes in flight is only given back, to the next fence.
@@ -145,7 +146,7 @@ class DurableGraphLifecycle:
             event_id=handoff.event_id,
             outcome=outcome,
         )
-        return await self._commit(fence, state, draft.build)
+        return await self._commit(fence, state, draft.build, size=len(outcome.canonical))
 
     async def confirm_cancellation(self, fence: RunFence, handoff: CancellationRequested) -> LifecycleResult:
         """End a run as its request asked, with exact usage.
@@ -155,7 +156,7 @@ class DurableGraphLifecycle:
         """
         outcome = StoredCancellation(usage=self._evidence.usage(handoff.state))
         draft = CancellationDraft(state=handoff.state, epoch=fence.epoch, event_id=handoff.event_id, outcome=outcome)
-        return await self._commit(fence, handoff.state, draft.build)
+        return await self._commit(fence, handoff.state, draft.build, size=len(outcome.canonical))
 
     # -----------------------------------------------------------------------------------------------------------------
 
@@ -187,12 +188,12 @@ class DurableGraphLifecycle:
         return build
 
     async def _commit(
-        self, fence: RunFence, state: RunState, build: Callable[[Timestamp], DraftedCommit]
+        self, fence: RunFence, state: RunState, build: Callable[[Timestamp], DraftedCommit], *, size: int
     ) -> LifecycleResult:
         if state.head is None:
             raise InvariantError(reason="seed")
         try:
-            result = await self._committer.commit(CommitPlan(fence=fence, head=state.head, build=build, size=0))
+            result = await self._committer.commit(CommitPlan(fence=fence, head=state.head, build=build, size=size))
         except StaleHeadError as error:
             raise StaleHeadError(tenant_id=state.tenant_id, run_id=state.run_id, reason="handoff") from error
         after = result.draft.state

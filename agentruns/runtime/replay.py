@@ -16,7 +16,7 @@ from agentruns.domain.ids import RunId
 from agentruns.domain.ledger.bodies import Bodies
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.scalars import TenantId
-from agentruns.errors import CorruptDataError, RunNotFoundError, StaleHeadError
+from agentruns.errors import CorruptDataError, RunNotFoundError
 from agentruns.runtime.driver.report import GraphReplayReport
 from agentruns.runtime.registry import ExecutableGraphRegistry
 from agentruns.runtime.replay_rows import (
@@ -31,8 +31,6 @@ from agentruns.runtime.store import AgentRunStore
 from agentruns.store.journal import HistoryRow, RunHistory, Window
 from agentruns.store.unit_of_work import UnitOfWork
 
-#: A head that keeps moving is followed this often.
-_FOLLOWED: Final = 8
 #: Supersteps that one window of a long history holds.
 _SUPERSTEPS: Final = 64
 
@@ -69,7 +67,6 @@ class RunReader:
             RunNotFoundError: the tenant has no such run.
             ExecutableGraphUnavailableError: this process lacks the run's graph, or cannot fold it now.
             CorruptDataError: the record contradicts itself; ``component`` says where.
-            StaleHeadError: ``recovery``; the run kept moving.
         """
         began = time.monotonic()
         history = await self._window(tenant_id, run_id, Window())
@@ -78,29 +75,22 @@ class RunReader:
             raise CorruptDataError(tenant_id=tenant_id, run_id=run_id, component="runs.graph_definition_digest")
         fold = _Fold(RunState.empty(tenant_id, run_id), self._executables.resolve(Digest(graph_digest)))
         if history.rows or history.event_count == 0:
-            fold.add(history.rows, until=_NO_LIMIT)
+            fold.add(history.rows, Window())
         else:
             history = await self._long(fold)
         return fold.finished(history, seconds=time.monotonic() - began)
 
     async def _long(self, fold: _Fold) -> RunHistory:
-        """Read a long history in windows of whole supersteps; below the head only moving columns change."""
-        tenant_id, run_id = fold.state.tenant_id, fold.state.run_id
-        for _ in range(_FOLLOWED):
-            history = await self._follow(fold)
-            head = fold.state.head
-            if head is not None and head.sequence.value == history.run["head_sequence"]:
-                return history
-        raise StaleHeadError(tenant_id=tenant_id, run_id=run_id, reason="recovery")
+        """Read a long history in windows of whole supersteps; below the head only moving columns change.
 
-    async def _follow(self, fold: _Fold) -> RunHistory:
+        The last window has no end, so with its run row it is one snapshot of everything that the others left.
+        """
         tenant_id, run_id = fold.state.tenant_id, fold.state.run_id
         while True:
-            first = fold.next_superstep
-            steps = await self._store.run(partial(_supersteps, tenant_id, run_id, first))
+            steps = await self._store.run(partial(_supersteps, tenant_id, run_id, fold.next_superstep))
             window = _window_after(fold, steps)
             history = await self._window(tenant_id, run_id, window)
-            fold.add(history.rows, until=window.until_sequence)
+            fold.add(history.rows, window)
             if len(steps) <= _SUPERSTEPS:
                 return history
 
@@ -164,22 +154,22 @@ class _Fold:
         """The first superstep whose checkpoint has not been folded."""
         return 0 if self.state.head is None else self.state.superstep.value + 1
 
-    def add(self, rows: Iterable[HistoryRow], *, until: int) -> None:
-        """Fold the events of a window, which ends at the sequence ``until``."""
-        by_sequence = rows_by_sequence(rows, after=self.sequence, until=until)
-        window = [row for group in by_sequence.values() for row in group]
+    def add(self, rows: Iterable[HistoryRow], window: Window) -> None:
+        """Fold the events of a window."""
+        by_sequence = rows_by_sequence(self.state, rows, window)
+        found = [row for group in by_sequence.values() for row in group]
         if self.intent is None:
-            self.intent = intent_of(self.state, window)
-        bodies = bodies_of(window, intent=self.intent)
+            self.intent = intent_of(self.state, found)
+        bodies = bodies_of(found, intent=self.intent)
         self._report = evolve(self._report, windows=self._report.windows + 1)
         for sequence in sorted(by_sequence):
-            self._step(by_sequence[sequence], bodies)
+            self._step(by_sequence[sequence], bodies, self.intent)
 
-    def _step(self, rows: list[HistoryRow], bodies: Bodies) -> None:
+    def _step(self, rows: list[HistoryRow], bodies: Bodies, intent: AgentAdmissionIntent) -> None:
         state = self.state
         event = event_of(state, rows)
         self.state = state.apply(event, bodies, self.graph)
-        check_row_set(state, event, self.state, rows)
+        check_row_set(state, event, self.state, rows, intent)
         self._count(rows)
 
     def _count(self, rows: list[HistoryRow]) -> None:
@@ -196,11 +186,11 @@ class _Fold:
 
     def finished(self, history: RunHistory, *, seconds: float) -> ReplayedRun:
         """Compare the run row, the cache of the fold, with what was folded."""
-        check_run_row(self.state, history)
         if self.intent is None:
             raise CorruptDataError(
                 tenant_id=self.state.tenant_id, run_id=self.state.run_id, component="agent_admissions.body"
             )
+        check_run_row(self.state, history, self.intent)
         return ReplayedRun(
             state=self.state,
             graph=self.graph,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from agentruns.domain.admission import AgentAdmissionIntent
 from agentruns.domain.ledger.event import Event
 from agentruns.domain.ledger.kinds import EventKind, find_kind
 from agentruns.domain.ledger.records import NodeAttempt
@@ -19,7 +20,7 @@ _REQUESTS: Final = frozenset({EventKind.CANCELLATION_REQUESTED, EventKind.DEADLI
 _ENDS: Final = frozenset({EventKind.BARRIER_SUCCEEDED, EventKind.RUN_FAILED, EventKind.CANCELLATION_CONFIRMED})
 
 
-def expected_rows(before: RunState, event: Event, after: RunState) -> Rows:
+def expected_rows(before: RunState, event: Event, after: RunState, intent: AgentAdmissionIntent) -> Rows:
     """Give every row that stands at the event's sequence, by the columns that the fold determines.
 
     Bodies are not repeated here: the fold has verified each against the digest that its event names.
@@ -27,7 +28,7 @@ def expected_rows(before: RunState, event: Event, after: RunState) -> Rows:
     kind = find_kind(event.kind, event.schema_digest)
     rows: dict[tuple[Any, ...], Mapping[str, object]] = {}
     if kind is EventKind.AGENT_ADMITTED:
-        rows |= _admission(after)
+        rows |= _admission(after, intent)
     if kind is EventKind.AGENT_ADMITTED or kind in _BARRIERS:
         rows |= _checkpoint(after)
     if kind is EventKind.NODE_ATTEMPT_STARTED:
@@ -43,9 +44,10 @@ def expected_rows(before: RunState, event: Event, after: RunState) -> Rows:
     return rows
 
 
-def _admission(after: RunState) -> Rows:
+def _admission(after: RunState, intent: AgentAdmissionIntent) -> Rows:
+    agent = intent.provenance.agent.capability
     digest = after.admission.admission_digest.raw if after.admission else None
-    return {("admission", None): {"digest": digest}}
+    return {("admission", None): {"digest": digest, "word": str(agent.name), "node_id": str(agent.version)}}
 
 
 def _checkpoint(after: RunState) -> Rows:

@@ -17,7 +17,7 @@ from agentruns.domain.scalars import JournalEventKind
 from agentruns.domain.wire import decode
 from agentruns.errors import CorruptDataError, InvalidValueError
 from agentruns.runtime.replay_expected import expected_rows
-from agentruns.store.journal import HistoryRow, RunHistory
+from agentruns.store.journal import HistoryRow, RunHistory, Window
 from agentruns.store.mapping import instant
 
 #: Table of each source, for the component of a finding.
@@ -31,14 +31,39 @@ TABLES: Final = {
     "admission": "agent_admissions",
 }
 
+#: What a column of the uniform row is called in its table, where the names differ.
+_COLUMNS: Final = {
+    ("checkpoint", "id"): "checkpoint_id",
+    ("checkpoint", "second_body"): "ready",
+    ("attempt", "id"): "attempt_id",
+    ("result", "at"): "retry_not_before",
+    ("wait", "word"): "kind",
+    ("wait", "at"): "due_at",
+    ("wait", "until"): "expires_at",
+    ("admission", "digest"): "admission_digest",
+    ("admission", "word"): "agent_name",
+    ("admission", "node_id"): "agent_version",
+}
 
-def rows_by_sequence(rows: Iterable[HistoryRow], *, after: int, until: int) -> dict[int, list[HistoryRow]]:
-    """Group the rows of a window under the event that each was written with."""
+
+def rows_by_sequence(state: RunState, rows: Iterable[HistoryRow], window: Window) -> dict[int, list[HistoryRow]]:
+    """Group the rows of a window under the event that each was written with.
+
+    Raises:
+        CorruptDataError: a row of a superstep claims an event of another one.
+    """
     groups: dict[int, list[HistoryRow]] = defaultdict(list)
     for row in rows:
-        if after < row.sequence <= until:
+        if window.after_sequence < row.sequence <= window.until_sequence:
             groups[row.sequence].append(row)
+        elif row.superstep not in (None, *_shared_superstep(row, window)):
+            raise _corrupt(state, f"{TABLES[row.source]}.sequence")
     return groups
+
+
+def _shared_superstep(row: HistoryRow, window: Window) -> tuple[int, ...]:
+    """Name the superstep of which a part may stand outside of the window: its first before, its last after."""
+    return (window.first_superstep if row.sequence <= window.after_sequence else window.last_superstep,)
 
 
 def bodies_of(rows: Iterable[HistoryRow], *, intent: AgentAdmissionIntent) -> Bodies:
@@ -90,13 +115,15 @@ def intent_of(state: RunState, rows: Iterable[HistoryRow]) -> AgentAdmissionInte
     raise _corrupt(state, "agent_admissions.body")
 
 
-def check_row_set(before: RunState, event: Event, after: RunState, rows: list[HistoryRow]) -> None:
+def check_row_set(
+    before: RunState, event: Event, after: RunState, rows: list[HistoryRow], intent: AgentAdmissionIntent
+) -> None:
     """Hold the rows that were written with an event against those that the fold says it wrote.
 
     Raises:
         CorruptDataError: a row is missing, is one too many, or a column is unlike the fold's.
     """
-    expected = expected_rows(before, event, after)
+    expected = expected_rows(before, event, after, intent)
     found = {_key(row): row for row in rows if row.source != "event"}
     if len(found) != len([row for row in rows if row.source != "event"]) or found.keys() != expected.keys():
         odd = next(iter(found.keys() ^ expected.keys()), ("event",))
@@ -105,7 +132,7 @@ def check_row_set(before: RunState, event: Event, after: RunState, rows: list[Hi
         row = found[key]
         for name, value in columns.items():
             if getattr(row, name) != value:
-                raise _corrupt(after, f"{TABLES[key[0]]}.{name}")
+                raise _corrupt(after, f"{TABLES[key[0]]}.{_COLUMNS.get((key[0], name), name)}")
 
 
 def _key(row: HistoryRow) -> tuple[Any, ...]:
@@ -117,7 +144,7 @@ def _key(row: HistoryRow) -> tuple[Any, ...]:
     return row.source, row.word if row.source == "outcome" else row.superstep
 
 
-def check_run_row(state: RunState, history: RunHistory) -> None:
+def check_run_row(state: RunState, history: RunHistory, intent: AgentAdmissionIntent) -> None:
     """Hold the run row, the cache of the fold, and the moving columns of its waits against the fold.
 
     Raises:
@@ -138,6 +165,8 @@ def check_run_row(state: RunState, history: RunHistory) -> None:
         "checkpoint_digest": state.checkpoint.digest.raw,
         "graph_definition_digest": admission.graph_digest.raw,
         "agent_deadline_at": admission.deadline.to_datetime(),
+        "thread_id": intent.provenance.thread_id.text,
+        "invocation_id": intent.provenance.invocation_id.text,
     }
     for name, value in expected.items():
         if run[name] != value:

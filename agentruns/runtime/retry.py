@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final, TypeVar
@@ -31,23 +31,23 @@ class Retry:
     schema: str
 
     def attempts_before_last(self) -> Iterator[int]:
-        """Count the tries but the last, from 1."""
-        return iter(range(1, self.attempts))
+        """Count the tries but the last, from 1; there is always one."""
+        return iter(range(1, max(self.attempts, 2)))
 
     async def pause(self, attempt: int) -> None:
         """Wait before the try after ``attempt``."""
         longest = min(self.initial_delay.total_seconds() * 2 ** (attempt - 1), _LONGEST_PAUSE)
         await asyncio.sleep(random.uniform(0, longest))  # noqa: S311 - jitter, not a secret
 
-    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Run ``call`` until it answers.
+    async def run(self, call: Callable[[], Awaitable[T]], *, after: Sequence[Transient] = ()) -> T:
+        """Run ``call`` until it answers; tries that have met trouble already count, as those of ``after`` do.
 
         Raises:
             StoreUnavailableError: every attempt met passing trouble; repeat the call later with the same ids.
             CommitOutcomeUnknownError: the same, and every attempt may have committed.
         """
-        troubles: list[Transient] = []
-        for attempt in range(1, self.attempts + 1):
+        troubles = list(after)
+        for attempt in range(len(after) + 1, self.attempts + 1):
             try:
                 return await call()
             except (DBAPIError, OSError, TimeoutError, PoolTimeoutError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -28,7 +29,7 @@ class HasJsonSchema(Protocol):
         ...
 
 
-SchemaSource = dict[str, JsonTree] | os.PathLike[str] | HasJsonSchema | type
+SchemaSource = Mapping[str, object] | os.PathLike[str] | HasJsonSchema | type
 
 
 @frozen(kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 
 class ShutdownSignal:
@@ -14,7 +13,6 @@ class ShutdownSignal:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._is_draining = False
         self._is_stopping = False
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event, bool]] = []
@@ -46,23 +44,19 @@ class ShutdownSignal:
         await self._wait(stops=True)
 
     def _set(self, *, stops: bool) -> None:
-        with self._lock:
-            self._is_draining = True
-            self._is_stopping = self._is_stopping or stops
-            waiters = list(self._waiters)
-        for loop, event, wants_stop in waiters:
+        """Set the flags before looking who waits: without a lock, which a signal handler might find held."""
+        self._is_draining = True
+        self._is_stopping = self._is_stopping or stops
+        for loop, event, wants_stop in list(self._waiters):
             if not wants_stop or self._is_stopping:
                 loop.call_soon_threadsafe(event.set)
 
     async def _wait(self, *, stops: bool) -> None:
         event = asyncio.Event()
         waiter = (asyncio.get_running_loop(), event, stops)
-        with self._lock:
-            if self._is_stopping if stops else self._is_draining:
-                return
-            self._waiters.append(waiter)
+        self._waiters.append(waiter)
         try:
-            await event.wait()
+            if not (self._is_stopping if stops else self._is_draining):
+                await event.wait()
         finally:
-            with self._lock:
-                self._waiters.remove(waiter)
+            self._waiters.remove(waiter)

@@ -20,6 +20,7 @@ from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import RunNotFoundError, UnitOfWorkError
 from agentruns.runtime.clock import DatabaseClock
+from agentruns.runtime.driven_fences import DrivenFences
 from agentruns.runtime.engine import create_engine
 from agentruns.runtime.held_lease import HeldLease
 from agentruns.runtime.lane import HELD, MAXIMUM_BYTES, Answer_co, Held, Item_contra, Lane, Parcel
@@ -60,6 +61,7 @@ class AgentRunStore:
     def __init__(self, url: str | URL, options: StoreOptions | None = None) -> None:
         self.options = options or StoreOptions()
         self.clock = DatabaseClock()
+        self.driven = DrivenFences()
         self.retry = Retry(
             attempts=self.options.attempts, initial_delay=self.options.initial_delay, schema=self.options.schema
         )

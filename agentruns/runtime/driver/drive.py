@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from agentruns.domain.admission import AgentAdmissionIntent
 from agentruns.domain.graph.barrier import BarrierDisposition
@@ -18,7 +19,7 @@ from agentruns.domain.scalars import NodeId
 from agentruns.domain.status import RunStatus
 from agentruns.domain.submission import MutationOutcome
 from agentruns.domain.timestamps import Timestamp
-from agentruns.errors import BarrierRejectedError, InvariantError, StaleHeadError
+from agentruns.errors import BarrierRejectedError, InvariantError, StaleHeadError, StoreError
 from agentruns.runtime.committer import CommitPlan, CommitResult
 from agentruns.runtime.context import GraphNodeContext
 from agentruns.runtime.driver.batches import dispatchable, first_batch, width_of
@@ -116,11 +117,17 @@ class Drive:
         nodes = dispatchable(plan)
         gate = plan.earliest_deferred_at
         if not nodes and gate is not None:
-            deferred = await self._parts.store.defer(self._keeper.fence, head=self._head, not_before=gate)
-            return Deferred(not_before=gate) if deferred else ()
+            return await self._defer(gate)
         if self._events_left < EVENTS_OF_A_NODE:
             return await self._give_back(Yielded())
         return await self._commit(self._draft(starts=self._starts(nodes, self._events_left)))
+
+    async def _defer(self, gate: Timestamp) -> GraphDriveOutcome | tuple[NodeId, ...]:
+        self._keeper.let_go()
+        if await self._parts.store.defer(self._keeper.fence, head=self._head, not_before=gate):
+            return Deferred(not_before=gate)
+        self._keeper.keep()
+        return ()
 
     def _starts(self, nodes: Sequence[NodeId], events_left: int) -> tuple[Start, ...]:
         """Mint the ids of a batch once, before the first try of its commit."""
@@ -161,9 +168,11 @@ class Drive:
         """
         while True:
             await asyncio.sleep(self._options.cancellation_poll_interval.total_seconds())
-            seen = await self._parts.store.observe(self._keeper.fence)
-            if seen.status is RunStatus.CANCELLATION_REQUESTED:
-                return
+            # How long an outage may last is for the keeper of the lease to say.
+            with suppress(StoreError):
+                seen = await self._parts.store.observe(self._keeper.fence)
+                if seen.status is RunStatus.CANCELLATION_REQUESTED:
+                    return
 
     def _completions(self, tasks: Sequence[NodeTask]) -> tuple[Completion, ...]:
         completions = []
@@ -207,6 +216,7 @@ class Drive:
     async def _commit(self, draft: SuperstepDraft) -> tuple[NodeId, ...]:
         """Commit, and name the nodes whose code may now be called: those whose starts were answered *committed*."""
         size = sum(len(completion.body.canonical) for completion in draft.completions)
+        size += 0 if draft.plan is None else len(draft.plan.state.data)
         plan = CommitPlan(fence=self._keeper.fence, head=self._head, build=draft.build, size=size)
         try:
             result = await self._parts.committer.commit(plan)
@@ -233,6 +243,7 @@ class Drive:
         self._report.mutation_retries += 1
         if (
             self._state.status is not RunStatus.ACTIVE
+            or not draft.completions
             or self._report.mutation_retries > self._options.mutation_attempts
         ):
             return ()
@@ -247,6 +258,7 @@ class Drive:
         return await self._commit(self._draft(completions=draft.completions))
 
     async def _give_back(self, outcome: Cancelled | Yielded) -> GraphDriveOutcome:
+        self._keeper.let_go()
         await self._parts.store.release(self._keeper.fence)
         return outcome
 

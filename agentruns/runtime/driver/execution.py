@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -13,6 +14,8 @@ from agentruns.runtime.driver.node_task import NodeTask
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
 from agentruns.runtime.driver.report import GraphDriveReport
 from agentruns.runtime.shutdown import ShutdownSignal
+
+_log: Final = logging.getLogger("agentruns.runtime.driver")
 
 #: A complete prefix of a batch waits this long for more of it: a long sibling holds back nobody but those after it.
 _PREFIX_WAIT: Final = 0.1
@@ -44,6 +47,7 @@ class BatchExecution:
     ) -> None:
         self.tasks = list(tasks)
         self._started = list(tasks)
+        self._abandoned: list[NodeTask] = []
         self._options = options
         self._report = report
         self._commit_prefix = commit_prefix
@@ -86,12 +90,10 @@ class BatchExecution:
         return max(0.0, patience)
 
     def _raise_what_no_node_may_swallow(self) -> None:
-        """Pass on what is no ``Exception``: no completion is written for it."""
+        """Pass on what is no ``Exception``, a cancellation by others too: no completion is written for it."""
         for task in self._started:
-            if task.task.done() and task.end is None and not task.task.cancelled():
-                error = task.task.exception()
-                if error is not None:
-                    raise error
+            if task.task.done() and task.end is None:
+                task.task.result()
 
     async def _time_out(self) -> None:
         for task in self._started:
@@ -131,8 +133,15 @@ class BatchExecution:
             await asyncio.wait([task.task for task in running], timeout=grace)
 
     async def _abort(self) -> None:
-        await asyncio.gather(*(self._abort_one(task) for task in self._started if not task.task.done()))
+        running = [task for task in self._started if not task.task.done() and task not in self._abandoned]
+        await asyncio.gather(*(self._abort_one(task) for task in running))
 
     async def _abort_one(self, task: NodeTask) -> None:
-        if not await task.abort(wait=self._options.task_abort_wait.total_seconds()):
-            self._report.abandoned_nodes.append(str(task.context.node_id))
+        if await task.abort(wait=self._options.task_abort_wait.total_seconds()):
+            return
+        self._abandoned.append(task)
+        self._report.abandoned_nodes.append(str(task.context.node_id))
+        _log.warning(
+            "a node did not end when it was aborted",
+            extra={"run_id": str(task.context.run_id), "node_id": str(task.context.node_id)},
+        )

@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 from agentruns.domain.graph.barrier import BarrierDisposition, BarrierPlan
 from agentruns.domain.graph.results import NodeResult
 from agentruns.domain.ids import CheckpointId, EventId
-from agentruns.domain.ledger.classify import classify
+from agentruns.domain.ledger.classify import Completed, Dispatchable, DispatchGround, ReadyNodesPlan, classify
 from agentruns.domain.ledger.superstep import BarrierIds, Start, SuperstepDraft
 from agentruns.domain.scalars import NodeId
 from agentruns.domain.timestamps import Timestamp
@@ -46,7 +46,8 @@ class Fusing:
         after = draft.build(self.now).state
         plan = classify(after, epoch=draft.epoch, now=self.now)
         if not plan.is_barrier_ready:
-            return self._with_starts(draft, dispatchable(plan), events=len(draft.completions))
+            nodes = dispatchable(plan) if _is_untroubled(plan) else ()
+            return self._with_starts(draft, nodes, events=len(draft.completions))
         try:
             barrier = after.barrier(draft.graph)
         except BarrierRejectedError:
@@ -70,3 +71,11 @@ class Fusing:
         if not self.is_allowed or not self.may_start or not nodes or left < EVENTS_OF_A_NODE:
             return draft
         return evolve(draft, starts=self.starts(nodes, left))
+
+
+def _is_untroubled(plan: ReadyNodesPlan) -> bool:
+    """Tell whether nothing of the superstep has failed yet: beside a failed node no sibling is started."""
+    return all(
+        isinstance(each, Completed) or (isinstance(each, Dispatchable) and each.ground is DispatchGround.FIRST_ATTEMPT)
+        for each in plan.nodes
+    )

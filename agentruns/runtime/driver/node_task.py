@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
@@ -45,6 +45,10 @@ class TimedOut:
 NodeEnd: TypeAlias = Returned | Refused | Raised | TimedOut
 
 
+#: Held strongly until they end: a task without other references may be collected in flight.
+_ABANDONED: Final[set[asyncio.Future[Any]]] = set()
+
+
 class NodeTask:
     """Hold the task of a node strongly until it has ended.
 
@@ -58,6 +62,7 @@ class NodeTask:
         self.end: NodeEnd | None = None
         self._executor = executor
         self._threads = threads
+        self._thread: asyncio.Future[object] | None = None
         name = f"agentruns:{context.run_id}:{context.superstep}:{context.node_id}"
         self.task = asyncio.create_task(self._run(), name=name)
 
@@ -76,7 +81,8 @@ class NodeTask:
         execute = self._executor.execute
         if inspect.iscoroutinefunction(execute):
             return await execute(self.context)
-        return await self._threads.run(lambda: execute(self.context))
+        self._thread = await self._threads.start(lambda: execute(self.context))
+        return await asyncio.shield(self._thread)
 
     def time_out(self) -> None:
         """Fix the end of a node whose deadline has passed; what it does later changes nothing."""
@@ -94,8 +100,19 @@ class NodeTask:
         """
         self.context.signal()
         self.task.cancel()
-        await asyncio.wait([self.task], timeout=wait)
-        return self.task.done()
+        ending: set[asyncio.Future[Any]] = {self.task}
+        if self._thread is not None:
+            ending.add(self._thread)
+        _, running = await asyncio.wait(ending, timeout=wait)
+        for each in running:
+            self._abandon(each)
+        return not running
+
+    def _abandon(self, ending: asyncio.Future[Any]) -> None:
+        _ABANDONED.add(ending)
+        ending.add_done_callback(_ABANDONED.discard)
+        if ending is self._thread:
+            self._threads.abandon(ending)
 
 
 def _taken(value: object) -> Returned | Refused:

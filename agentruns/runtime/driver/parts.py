@@ -18,7 +18,7 @@ from agentruns.domain.ledger.findings import quarantine_cause
 from agentruns.domain.ledger.superstep import Completion, SuperstepDraft
 from agentruns.domain.quarantine import Quarantine
 from agentruns.domain.scalars import NodeId
-from agentruns.errors import CorruptDataError, LeaseLostError, RunQuarantinedError
+from agentruns.errors import CorruptDataError, LeaseLostError, RunQuarantinedError, StaleHeadError
 from agentruns.runtime.committer import RunCommitter
 from agentruns.runtime.driver.completions import failed_attempt
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
@@ -72,11 +72,14 @@ class DriveParts:
         answer = await self.store.run(
             lambda work: work.quarantines.add_claimed(fence, head=seen.head, quarantine=quarantine)
         )
-        if answer is None or answer.word not in ("done", "quarantined"):
-            raise LeaseLostError(tenant_id=fence.tenant_id, run_id=fence.run_id, reason="stale_fence")
-        return RunQuarantinedError(
-            tenant_id=fence.tenant_id, run_id=fence.run_id, quarantine_id=quarantine.quarantine_id
-        )
+        word = "stale_fence" if answer is None else answer.word
+        if word in ("done", "quarantined"):
+            mine = quarantine.quarantine_id if word == "done" else None
+            return RunQuarantinedError(tenant_id=fence.tenant_id, run_id=fence.run_id, quarantine_id=mine)
+        if word == "head":
+            raise StaleHeadError(tenant_id=fence.tenant_id, run_id=fence.run_id, reason="recovery")
+        reason = word if word in ("no_lease", "expired") else "stale_fence"
+        raise LeaseLostError(tenant_id=fence.tenant_id, run_id=fence.run_id, reason=reason)
 
     def check_threads(self, graph: ExecutableGraph, batch: Sequence[NodeId]) -> None:
         """Refuse to start a node that needs a thread when nodes that never ended hold all of them.

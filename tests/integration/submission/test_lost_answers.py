@@ -57,6 +57,7 @@ class Wire:
                 self.cuts -= 1
                 self.seen += 1
                 answers.cancel()
+                await asyncio.gather(answers, return_exceptions=True)
                 if self.reaches_server:
                     to_server.write(data)
                     await to_server.drain()

@@ -1,0 +1,178 @@
+"""Break the wire between a store and its server on purpose: lose an answer, hold a statement back, take it down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from attrs import define, field
+from sqlalchemy import URL, make_url
+
+_CHUNK: Final = 64 * 1024
+_READY_FOR_QUERY: Final = ord("Z")
+_HEADER: Final = 5
+
+
+@define
+class HeldStatement:
+    """A statement that is kept from the server until it is let go, although its client may be gone by then.
+
+    Attributes:
+        needle: what its bytes hold.
+        arrived: set once it is here.
+        released: set once it may go on.
+    """
+
+    needle: bytes
+    arrived: asyncio.Event = field(factory=asyncio.Event)
+    released: asyncio.Event = field(factory=asyncio.Event)
+
+    def let_go(self) -> None:
+        """Let the statement through."""
+        self.released.set()
+
+
+@define(eq=False)
+class _Wire:
+    """One client and the connection to the server that was opened for it."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+    loses_answer: bool = False
+
+    def cut(self) -> None:
+        """Drop both sides at once."""
+        for side in (self.client, self.server):
+            side.transport.abort()
+
+
+@define
+class WireProxy:
+    """Stand between a store and its server.
+
+    Faults are armed with bytes that stand in the parameters of a statement, such as an event's kind or a run's
+    attempt, because the text of a prepared statement is sent only once.
+
+    Attributes:
+        url: what the store connects to.
+        lost: how many answers were lost.
+    """
+
+    url: str = ""
+    lost: int = 0
+    _target: URL = field(kw_only=True)
+    _is_down: bool = field(default=False, init=False)
+    _losses: list[bytes] = field(factory=list, init=False)
+    _awaited: list[HeldStatement] = field(factory=list, init=False)
+    _held: list[HeldStatement] = field(factory=list, init=False)
+    _wires: set[_Wire] = field(factory=set, init=False)
+    _serving: set[asyncio.Task[None]] = field(factory=set, init=False)
+
+    @classmethod
+    @asynccontextmanager
+    async def before(cls, url: str) -> AsyncIterator[WireProxy]:
+        """Open a proxy before the server of ``url``, and close it with everything that passes it."""
+        target = make_url(url)
+        proxy = cls(target=target)
+        listening = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        proxy.url = target.set(host="127.0.0.1", port=port, query={}).render_as_string(hide_password=False)
+        try:
+            yield proxy
+        finally:
+            listening.close()
+            proxy.take_down()
+            for held in proxy._held:
+                held.let_go()
+            await asyncio.gather(*proxy._serving, return_exceptions=True)
+
+    def lose_answer(self, needle: bytes) -> None:
+        """Let the next statement with these bytes reach the server and commit there; its answer never arrives."""
+        self._losses.append(needle)
+
+    def hold(self, needle: bytes) -> HeldStatement:
+        """Keep the next statement with these bytes from the server until :meth:`HeldStatement.let_go`."""
+        held = HeldStatement(needle)
+        self._awaited.append(held)
+        self._held.append(held)
+        return held
+
+    def take_down(self) -> None:
+        """Cut every connection, and every one that is tried until :meth:`bring_up`."""
+        self._is_down = True
+        for wire in list(self._wires):
+            wire.cut()
+
+    def bring_up(self) -> None:
+        """Let connections through again."""
+        self._is_down = False
+
+    async def _serve(self, client_in: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
+        if self._is_down:
+            client.transport.abort()
+            return
+        server_in, server = await self._connect()
+        wire = _Wire(client, server)
+        self._wires.add(wire)
+        try:
+            await asyncio.gather(self._to_server(client_in, wire), self._to_client(server_in, wire))
+        finally:
+            self._wires.discard(wire)
+            wire.cut()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host = str(self._target.query.get("host") or self._target.host)
+        port = int(str(self._target.query.get("port") or self._target.port))
+        if host.startswith("/"):
+            return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+        return await asyncio.open_connection(host, port)
+
+    async def _to_server(self, source: asyncio.StreamReader, wire: _Wire) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(_CHUNK):
+                await self._meet_faults(data, wire)
+                wire.server.write(data)
+                await wire.server.drain()
+        wire.cut()
+
+    async def _meet_faults(self, data: bytes, wire: _Wire) -> None:
+        for needle in [each for each in self._losses if each in data][:1]:
+            self._losses.remove(needle)
+            wire.loses_answer = True
+        for held in [each for each in self._awaited if each.needle in data][:1]:
+            self._awaited.remove(held)
+            held.arrived.set()
+            await held.released.wait()
+
+    async def _to_client(self, source: asyncio.StreamReader, wire: _Wire) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(_CHUNK):
+                if wire.loses_answer:
+                    await self._swallow(data, source)
+                    break
+                wire.client.write(data)
+                await wire.client.drain()
+        wire.cut()
+
+    async def _swallow(self, data: bytes, source: asyncio.StreamReader) -> None:
+        """Read on until the server says that it is ready again: then what was sent has committed."""
+        while not _ends_an_answer(data) and (more := await source.read(_CHUNK)):
+            data += more
+        self.lost += 1
+
+
+def _ends_an_answer(data: bytes) -> bool:
+    """Tell whether the server has said among its messages that it is ready."""
+    place = 0
+    while place + _HEADER <= len(data):
+        kind, length = data[place], int.from_bytes(data[place + 1 : place + _HEADER])
+        place += 1 + length
+        if kind == _READY_FOR_QUERY and place <= len(data):
+            return True
+    return False
