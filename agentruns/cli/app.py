@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,27 +13,25 @@ if TYPE_CHECKING:
     from agentruns.runtime.deployment import Deployment
 
 
-class AppType(click.ParamType):
-    """Take ``MODULE:NAME``; the module is looked for where the command runs, too."""
+def load_app(context: click.Context, parameter: click.Parameter, named: str) -> Deployment:
+    """Import the module, which may be where the command runs, and give its deployment.
 
-    name = "MODULE:NAME"
+    Raises:
+        BadParameter: there is none. What goes wrong in the module is named by its type alone.
+    """
+    from agentruns.runtime.deployment import Deployment  # noqa: PLC0415 - the help needs no SQLAlchemy
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Deployment:
-        """Import the module and give its deployment; what goes wrong in it is named by its type."""
-        from agentruns.runtime.deployment import Deployment  # noqa: PLC0415 - the help needs no SQLAlchemy
-
-        if isinstance(value, Deployment):
-            return value
-        module_name, separator, name = str(value).partition(":")
-        if not (module_name and separator and name):
-            self.fail(f"{value!r} is not MODULE:NAME, such as shop.agents:deployment", param, ctx)
-        try:
-            found = getattr(_imported(module_name), name, None)
-        except Exception as error:  # noqa: BLE001 - it is the application's own code
-            self.fail(f"module {module_name!r} cannot be imported ({_words(error)})", param, ctx)
-        if not isinstance(found, Deployment):
-            self.fail(f"module {module_name!r} has no deployment called {name!r}", param, ctx)
-        return found
+    module_name, separator, name = named.partition(":")
+    if not (module_name and separator and name):
+        raise click.BadParameter(f"{named!r} is not MODULE:NAME, such as shop.agents:deployment", context, parameter)
+    try:
+        found = getattr(_imported(module_name), name, None)
+    except Exception as error:
+        refusal = f"module {module_name!r} cannot be imported ({_words(error)})"
+        raise click.BadParameter(refusal, context, parameter) from error
+    if not isinstance(found, Deployment):
+        raise click.BadParameter(f"module {module_name!r} has no deployment called {name!r}", context, parameter)
+    return found
 
 
 def _imported(module_name: str) -> object:

@@ -15,7 +15,7 @@ _WORDS_PER_MINUTE: Final = 200
 
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 _PARAGRAPH: Final = re.compile(r"\n\s*\n")
-_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
+_SENTENCE: Final = re.compile(r"(?<=[^\W\d_][.!?])\s+")
 _MARKED: Final = re.compile(r"#{1,6}\s+(?P<marked>\S.*)|(?P<numbered>\d+(?:\.\d+)*[.)]\s+\S.*)")
 _SHORTEST_WORD: Final = 4
 _COMMON_WORDS: Final = """

@@ -22,8 +22,8 @@ from agentruns.runtime.shutdown import ShutdownSignal
 from agentruns.runtime.worker import AgentWorkerOptions
 from agentruns.store.options import StoreOptions
 
-#: Short, so that nobody waits long for the next worker to be allowed to take over.
-LEASE: Final = timedelta(seconds=2.5)
+#: Of the worker that is killed: short, so that nobody waits long for the next one to be allowed to take over.
+LEASE: Final = timedelta(seconds=3)
 _POLL: Final = timedelta(milliseconds=100)
 
 
@@ -42,8 +42,9 @@ def announcing(held: str | None) -> Entered:
 async def work(url: str, *, tenant: str, schema: str, held: str | None) -> None:
     """Drive the tenant's runs until standard input ends."""
     agent = triage_agent(announcing(held))
-    options = StoreOptions(schema=schema, lease_duration=LEASE, pool_size=4)
-    driver_options = DurableGraphDriverOptions(lease_renewal_interval=LEASE / 5).with_parallel_node_limit(2)
+    lease = StoreOptions().lease_duration if held is None else LEASE
+    options = StoreOptions(schema=schema, lease_duration=lease, pool_size=4)
+    driver_options = DurableGraphDriverOptions(lease_renewal_interval=lease / 6).with_parallel_node_limit(2)
     async with agent.deployment.open(url, tenant=tenant, options=options) as app:
         worker = app.make_worker(AgentWorkerOptions(slots=1, poll_interval=_POLL), driver_options=driver_options)
         shutdown = ShutdownSignal()

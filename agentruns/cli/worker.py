@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from agentruns.cli.app import AppType
+from agentruns.cli.app import load_app
 from agentruns.cli.failures import STOPPED
 from agentruns.cli.options import Settings, database_url_text, settings_of
 from agentruns.cli.output import Output
@@ -28,7 +28,14 @@ _LONGEST_DRAIN: Final = 300.0
 
 
 @click.command(cls=Command)
-@click.option("--app", "deployment", type=AppType(), required=True, help="The deployment whose graphs are run.")
+@click.option(
+    "--app",
+    "deployment",
+    metavar="MODULE:NAME",
+    callback=load_app,
+    required=True,
+    help="The deployment whose graphs are run.",
+)
 @click.option(
     "--tenant", "tenants", multiple=True, help="Tenant whose runs are driven; by default all that have the graphs."
 )
@@ -76,7 +83,7 @@ async def _work(
     store_options = StoreOptions(schema=settings.schema)
     async with deployment.open(url, tenant=tenants or None, options=store_options) as app:
         named = ", ".join(map(str, app.tenants))
-        output.say(f"Working with {options.slots} slots on {len(app.graphs.definitions)} graphs for {named}")
+        output.say(f"Working for {named}; slots: {options.slots}, graphs: {len(app.graphs.definitions)}")
         await app.make_worker(options).run(shutdown)
     output.say("All leases are given back")
     return len(seen) > 1

@@ -85,7 +85,7 @@ def submission_steps(
             tried = prepared.build(clock.stamp())
             if (yield from _insert(tried)):
                 return _committed(prepared, tried)
-    raise ContentionError(run_id=prepared.run_id, attempts=repetitions)
+    raise ContentionError(run_id=prepared.run_id, attempts=MAXIMUM_REPETITIONS)
 
 
 def _existing(

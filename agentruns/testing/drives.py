@@ -21,6 +21,7 @@ from agentruns.domain.ids import AttemptId, RunId
 from agentruns.domain.schema import JsonSchemaRegistryBuilder
 from agentruns.domain.snapshot import AgentRunSnapshot
 from agentruns.domain.submission import AgentRunIds
+from agentruns.orm import Base
 from agentruns.runtime.agent_loop import AgentLoopResult, DurableAgentLoop
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
 from agentruns.runtime.graph_builder import GraphBuilder
@@ -94,6 +95,7 @@ class DriveWorld:
     store: AgentRunStore
     runs: DurableAgentRuns
     loop: DurableAgentLoop
+    executables: ExecutableGraphRegistry
     shutdown: ShutdownSignal = field(factory=ShutdownSignal)
 
     async def submitted(self, *, limits: BudgetLimits | None = None) -> RunId:
@@ -132,14 +134,11 @@ class DriveWorld:
         await engine.dispose()
         return found
 
-    async def everything(self) -> dict[str, list[Any]]:
-        """Read every row of every table, by table: equal before and after what changes nothing."""
-        tables = await self.rows(
-            "SELECT table_name FROM information_schema.tables"
-            " WHERE table_schema = 'agentruns' AND table_type = 'BASE TABLE' ORDER BY table_name"
-        )
-        names = [row.table_name for row in tables]
-        return {name: await self.rows(f"SELECT * FROM agentruns.{name} AS t ORDER BY t::text") for name in names}  # noqa: S608  # our own names
+    async def everything(self) -> list[tuple[str, str]]:
+        """Read every row of every table as text: equal before and after what changes nothing."""
+        each = "SELECT '{0}' AS name, t::text AS row FROM agentruns.{0} AS t"
+        selects = [each.format(table.name) for table in Base.metadata.sorted_tables]
+        return [(found.name, found.row) for found in await self.rows(" UNION ALL ".join(selects) + " ORDER BY 1, 2")]
 
     async def kinds(self) -> list[str]:
         """List the kinds of all events, in the order of the journal."""
@@ -186,4 +185,4 @@ async def open_world(
         await runs.publish(TENANT, bundle.graph)
         driver_options = DurableGraphDriverOptions(lease_renewal_interval=lease / 4, **options)
         loop = DurableAgentLoop(store, executables, driver_options=driver_options, error_release_delay=delay)
-        yield DriveWorld(url, bundle, store, runs, loop)
+        yield DriveWorld(url, bundle, store, runs, loop, executables)

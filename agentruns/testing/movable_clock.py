@@ -11,10 +11,9 @@ from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-_NOW: Final = "coalesce(at, pg_catalog.clock_timestamp())"
-_FUNCTION: Final = f"""CREATE FUNCTION moved.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
-    BEGIN ATOMIC SELECT {_NOW} FROM moved.clock; END"""
 _TABLE: Final = "CREATE TABLE moved.clock AS SELECT cast(NULL AS timestamptz) AS at"
+_FUNCTION: Final = """CREATE FUNCTION moved.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+    BEGIN ATOMIC SELECT coalesce(at, pg_catalog.clock_timestamp()) FROM moved.clock; END"""
 
 
 @frozen
@@ -35,7 +34,7 @@ class MovableClock:
 
     async def now(self) -> datetime:
         """Say where the clock stands, or what it shows in passing."""
-        found: datetime = (await self._execute(f"SELECT {_NOW} AS now FROM moved.clock"))[0].now
+        found: datetime = (await self._execute("SELECT moved.clock_timestamp() AS now"))[0].now
         return found
 
     async def set(self, at: datetime) -> None:
@@ -44,7 +43,7 @@ class MovableClock:
 
     async def advance(self, by: timedelta) -> None:
         """Move the clock forth, or back by less than nothing, and hold it there."""
-        await self._execute(f"UPDATE moved.clock SET at = {_NOW} + :by", by=by)
+        await self._execute("UPDATE moved.clock SET at = moved.clock_timestamp() + :by", by=by)
 
     async def _execute(self, *statements: str, **values: Any) -> Sequence[Any]:
         engine = create_async_engine(self.url, poolclass=NullPool)

@@ -48,11 +48,8 @@ from agentruns.testing import samples
 
 #: Of the worker that drives every story.
 EPOCH: Final = FencingEpoch(1)
-
-
+#: What a run that succeeds gives, and used.
 OUTPUT: Final = BoundedJson.of({"answer": 42})
-
-
 USAGE: Final = BudgetUsage.of(graph_steps=2, input_bytes=64, output_bytes=64)
 
 

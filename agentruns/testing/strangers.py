@@ -40,6 +40,13 @@ class Stranger:
             finally:
                 await transaction.rollback()
 
+    @asynccontextmanager
+    async def locking(self, table: str) -> AsyncIterator[None]:
+        """Keep every statement that would write to a table waiting, with all that it has locked."""
+        async with self._connected() as connection, connection.begin():
+            await connection.execute(text(f"LOCK TABLE agentruns.{table} IN EXCLUSIVE MODE"))
+            yield
+
     async def see_waiting(self, count: int = 1) -> None:
         """Return once that many of the store's statements wait for a lock.
 

@@ -110,7 +110,7 @@ class JsonSchemaRegistryBuilder:
             ("not_an_object", lambda: not isinstance(tree, dict)),
             ("wrong_dialect", lambda: _member(tree, "$schema") != DIALECT),
             ("id_mismatch", lambda: _member(tree, "$id") != identifier),
-            ("invalid_schema", lambda: not is_valid_schema(tree)),
+            ("invalid_schema", lambda: not is_valid_schema(body)),
             ("document_too_large", lambda: body.size > limits.document_bytes),
             ("digest_mismatch", lambda: body.digest != reference.digest),
             ("registry_too_large", lambda: self._bytes + body.size > limits.total_bytes),

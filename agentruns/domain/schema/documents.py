@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from attrs import field, frozen
 from jsonschema import Draft202012Validator
@@ -70,12 +71,19 @@ def closed_resources(documents: Iterable[SchemaDocument]) -> Resources:
     return Registry[Schema]().with_resources(resources).crawl()
 
 
+#: Documents whose verdicts are kept.
+_KEPT = 256
+
 _META_SCHEMA = Draft202012Validator(BUNDLED[DIALECT], registry=closed_resources(()))
 
 
-def is_valid_schema(tree: object) -> bool:
-    """Ask the meta-schema. Formats are not asserted here; the build checks those that matter one by one."""
+@lru_cache(maxsize=_KEPT)
+def is_valid_schema(document: BoundedJson) -> bool:
+    """Ask the meta-schema, once for each document. Formats are not asserted here; the build checks those that matter.
+
+    The verdict depends on the document's bytes alone, and a process builds registries of the same documents again.
+    """
     try:
-        return bool(_META_SCHEMA.is_valid(tree))
+        return bool(_META_SCHEMA.is_valid(document.value))
     except RecursionError:
         return False

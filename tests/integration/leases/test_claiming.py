@@ -189,6 +189,7 @@ def test_LEA_27_a_gate_refuses_a_microsecond_before_its_instant_and_permits_at_i
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
         held = await world.claimed(run_id)
+        await clock.advance(timedelta(0))
         await world.store.release(held.fence, delay=timedelta(seconds=30))
         gate = (await run_row(world)).scheduler_not_before
         assert gate == await clock.now() + timedelta(seconds=30)

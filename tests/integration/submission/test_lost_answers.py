@@ -75,6 +75,7 @@ class Wire:
         while data := await reader.read(1 << 20):
             writer.write(data)
             await writer.drain()
+        writer.close()
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import pytest
 from agentruns.domain.submission import MutationOutcome
 from agentruns.domain.submission_key import AgentSubmissionKey
 from agentruns.errors import (
+    AgentAdmissionRejectedError,
     ContentionError,
     DatabaseClockRegressionError,
 )
@@ -47,6 +48,22 @@ def test_a_stamp_ahead_of_the_databases_clock_is_a_regression_and_corrected(kit:
             assert (await runs.submit(key, kit.request())).outcome is COMMITTED
 
     run(work())
+
+
+def test_a_deadline_that_passes_on_the_way_is_the_databases_to_see(kit: Any, run: Run) -> None:
+    async def work() -> None:
+        async with AgentRunStore(kit.url) as store:
+            runs = DurableAgentRuns(store, kit.executables)
+            await runs.publish(kit.request().tenant_id, kit.graph)
+            now = store.clock.stamp()
+            store.clock.correct(now.plus(timedelta(seconds=-10)))
+            sent = kit.sent(store._engine)
+            with pytest.raises(AgentAdmissionRejectedError) as late:
+                await runs.submit(AgentSubmissionKey.generate(), kit.request(deadline=now.plus(timedelta(seconds=-5))))
+            assert (late.value.reason, kinds(sent)) == ("deadline", ["insert", "probe"])
+
+    run(work())
+    assert run(kit.rows()) == {}
 
 
 def test_a_stale_stamp_is_stamped_again(kit: Any, run: Run) -> None:

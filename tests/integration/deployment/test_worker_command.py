@@ -1,0 +1,183 @@
+"""``agentruns worker`` as a process: what it drives, how it ends, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentruns import AgentSubmissionKey, RunStatus
+from agentruns.operations.embedded import EmbeddedServer
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+APP = """
+import asyncio
+from agentruns import Deployment, Finish, GraphBuilder
+
+deployment = Deployment(issuer="https://shop.example/", subject="back-office")
+slow = deployment.add(GraphBuilder("slow", "1.0.0", input={}, state={}, output={}))
+other = "no deployment"
+
+@slow.node(entry=True, terminal=True)
+async def nap(context):
+    print("entered", flush=True)
+    await asyncio.sleep(context.state["seconds"])
+    return Finish(None)
+"""
+
+
+@pytest.fixture
+def app_dir(tmp_path: Path) -> Path:
+    """Where the application is, with a module that works and one that does not."""
+    (tmp_path / "shop_agents.py").write_text(APP)
+    (tmp_path / "broken_agents.py").write_text("raise RuntimeError('planted-secret')")
+    return tmp_path
+
+
+def started(app_dir: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AGENTRUNS_")}
+    command = [sys.executable, "-c", "from agentruns.cli import main; main()", "worker", *arguments]
+    paths = os.pathsep.join(filter(None, (str(Path.cwd()), environment.get("PYTHONPATH"))))
+    return subprocess.Popen(  # noqa: S603 - our own command
+        command,
+        cwd=app_dir,
+        env={**environment, "PYTHONPATH": paths, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(worker: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = worker.communicate(timeout=60)
+    assert "Traceback" not in err
+    return worker.returncode, out, err
+
+
+async def submitted(app_dir: Path, url: str, *, seconds: float) -> tuple[Any, AgentSubmissionKey]:
+    """Submit one run as the application does, and give its deployment and key."""
+    spec = spec_from_file_location("shop_agents_here", app_dir / "shop_agents.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: Any = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    key = AgentSubmissionKey.generate()
+    async with module.deployment.open(url, tenant="acme") as app:
+        await app.runs.submit(key, app.request(module.slow, input=None, state={"seconds": seconds}))
+    return module.deployment, key
+
+
+async def left_of(deployment: Any, url: str, key: AgentSubmissionKey) -> tuple[RunStatus, int, int, bool]:
+    """Give the run's status, how many attempts and results it has, and whether anybody holds it."""
+    async with deployment.open(url, tenant="acme") as app:
+        snapshot = await app.runs.load_by_key(app.tenant, key)
+        replayed = await app.reader.read(app.tenant, snapshot.provenance.run_id)
+        report, lease = replayed.report, replayed.history.run["lease_attempt_id"]
+        return snapshot.status, report.attempts_verified, report.results_verified, lease is not None
+
+
+def entered(worker: subprocess.Popen[str]) -> None:
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "entered\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("tenants", [("--tenant", "acme"), ()], ids=["named", "known"])
+def test_E3_the_first_signal_lets_a_running_node_finish_and_commits_it(
+    app_dir: Path, database_url: str, run: Run, number: signal.Signals, tenants: tuple[str, ...]
+) -> None:
+    deployment, key = run(submitted(app_dir, database_url, seconds=1.5))
+    arguments = ("--app", "shop_agents:deployment", *tenants, "--slots", "2")
+    worker = started(app_dir, *arguments, AGENTRUNS_DATABASE_URL=database_url)
+    entered(worker)
+    worker.send_signal(number)
+    code, out, err = ended(worker)
+    assert (code, out) == (0, "")
+    assert err.splitlines() == [
+        "Working for acme; slots: 2, graphs: 1",
+        f"{number.name}: nothing further is started; a second signal stops what runs",
+        "All leases are given back",
+    ]
+    assert run(left_of(deployment, database_url, key)) == (RunStatus.ACTIVE, 1, 1, False)
+
+
+def test_E1_the_second_signal_gives_the_run_back_at_once(app_dir: Path, database_url: str, run: Run) -> None:
+    deployment, key = run(submitted(app_dir, database_url, seconds=300))
+    worker = started(app_dir, "--app", "shop_agents:deployment", "--quiet", AGENTRUNS_DATABASE_URL=database_url)
+    entered(worker)
+    began = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    worker.send_signal(signal.SIGTERM)
+    assert ended(worker) == (8, "", "")
+    assert time.monotonic() - began < 10
+    assert run(left_of(deployment, database_url, key)) == (RunStatus.ACTIVE, 1, 0, False)
+
+
+def test_E1_the_drain_time_ends_a_node_that_goes_on(app_dir: Path, database_url: str, run: Run) -> None:
+    deployment, key = run(submitted(app_dir, database_url, seconds=300))
+    arguments = ("--app", "shop_agents:deployment", "--quiet", "--drain", "0.5")
+    worker = started(app_dir, *arguments, AGENTRUNS_DATABASE_URL=database_url)
+    entered(worker)
+    worker.send_signal(signal.SIGTERM)
+    assert ended(worker) == (0, "", "")
+    assert run(left_of(deployment, database_url, key)) == (RunStatus.ACTIVE, 1, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ("shop_agents", "'shop_agents' is not MODULE:NAME, such as shop.agents:deployment"),
+        ("nowhere:deployment", "module 'nowhere' cannot be imported (ModuleNotFoundError: nowhere)"),
+        ("broken_agents:deployment", "module 'broken_agents' cannot be imported (RuntimeError)"),
+        ("shop_agents:missing", "module 'shop_agents' has no deployment called 'missing'"),
+        ("shop_agents:other", "module 'shop_agents' has no deployment called 'other'"),
+    ],
+)
+def test_an_app_that_is_none(app_dir: Path, named: str, sentence: str) -> None:
+    code, out, err = ended(started(app_dir, "--app", named))
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == f"Error: Invalid value for '--app': {sentence}"
+
+
+def test_no_tenant_has_a_graph_yet(app_dir: Path, database_url: str) -> None:
+    code, out, err = ended(
+        started(app_dir, "--app", "shop_agents:deployment", "--quiet", AGENTRUNS_DATABASE_URL=database_url)
+    )
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "at least one tenant, as none has a graph of this deployment yet" in err
+
+
+def test_an_unmigrated_database(app_dir: Path, empty_database_url: str) -> None:
+    arguments = ("--app", "shop_agents:deployment", "--tenant", "acme")
+    code, out, err = ended(started(app_dir, *arguments, AGENTRUNS_DATABASE_URL=empty_database_url))
+    assert (code, out, err.count("\n")) == (6, "", 1)
+    assert err.endswith("run `agentruns db upgrade`\n")
+
+
+@pytest.fixture
+def lossy() -> Iterator[Path]:
+    """Data of a server that has run without durability."""
+    directory = Path(tempfile.mkdtemp(prefix="agentruns-test-", dir="/tmp"))
+    directory.chmod(0o755)
+    with EmbeddedServer(directory / "data", durable=False):
+        yield directory / "data"
+    shutil.rmtree(directory)
+
+
+def test_data_that_may_be_lost_are_refused(app_dir: Path, lossy: Path) -> None:
+    arguments = ("--app", "shop_agents:deployment", "--tenant", "acme", "--quiet")
+    code, out, err = ended(started(app_dir, *arguments, AGENTRUNS_DATA_DIR=str(lossy)))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"value={lossy}, bound=a directory whose server has always been durable" in err

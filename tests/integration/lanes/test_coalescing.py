@@ -1,0 +1,330 @@
+"""What waits together shares a statement, and each item has its own outcome whatever becomes of its neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from agentruns.domain.graph.returns import Finish
+from agentruns.domain.ids import EventId
+from agentruns.domain.lease import RunFence
+from agentruns.domain.ledger.commit import DraftedCommit
+from agentruns.domain.submission import MutationOutcome
+from agentruns.domain.timestamps import Timestamp
+from agentruns.errors import (
+    ContentionError,
+    IdConflictError,
+    InvariantError,
+    LeaseLostError,
+    RunQuarantinedError,
+    StoreUnavailableError,
+)
+from agentruns.runtime.committer import CommitPlan, CommitResult, RunCommitter
+from agentruns.runtime.store import AgentRunStore
+from agentruns.store.options import StoreOptions
+from agentruns.testing.drives import DriveWorld, chain
+from agentruns.testing.faults import WireProxy
+from agentruns.testing.hand_driven import HandDriven
+from agentruns.testing.strangers import Stranger
+
+InWorld = Callable[..., None]
+Sent = Callable[[AgentRunStore], AbstractContextManager[list[str]]]
+
+GRAPH = chain(a=lambda _context: None, b=lambda _context: Finish({}))
+LONG = timedelta(minutes=1)
+COMMITTED, IDEMPOTENT = MutationOutcome.COMMITTED, MutationOutcome.IDEMPOTENT
+STARTED = b"graph-node-attempt-started"
+
+
+async def hands(world: DriveWorld, count: int, *, committer: RunCommitter | None = None) -> list[HandDriven]:
+    """That many claimed runs whose commits meet in one lane."""
+    shared = committer or RunCommitter(world.store)
+    run_ids = await asyncio.gather(*(world.submitted() for _ in range(count)))
+    held = [await world.claimed(run_id) for run_id in run_ids]
+    return [await HandDriven.of(world, each.fence, committer=shared) for each in held]
+
+
+async def commit_all(plans: Sequence[CommitPlan], committer: RunCommitter) -> list[CommitResult | BaseException]:
+    return await asyncio.gather(*(committer.commit(plan) for plan in plans), return_exceptions=True)
+
+
+def outcomes(results: Sequence[CommitResult | BaseException]) -> Counter[Any]:
+    return Counter(each.outcome if isinstance(each, CommitResult) else type(each) for each in results)
+
+
+def commits_of(texts: Sequence[str]) -> int:
+    return sum("INSERT INTO agentruns.node_attempts" in text for text in texts)
+
+
+async def started(world: DriveWorld) -> list[str]:
+    """Ids of the runs that have a start, sorted, once for each start."""
+    rows = await world.rows("SELECT run_id::text AS run_id FROM agentruns.node_attempts ORDER BY 1")
+    return [row.run_id for row in rows]
+
+
+def ids_of(wanted: Sequence[HandDriven]) -> list[str]:
+    return sorted(each.fence.run_id.text for each in wanted)
+
+
+def test_S1_commits_that_wait_together_are_few_statements(in_world: InWorld, sent: Sent) -> None:
+    async def work(world: DriveWorld) -> None:
+        runs = await hands(world, 50)
+        with sent(world.store) as texts:
+            results = await commit_all([each.start() for each in runs], runs[0].committer)
+        assert outcomes(results) == {COMMITTED: 50}
+        # The first two find an idle lane and go at once; what gathers meanwhile shares what follows.
+        assert 3 <= commits_of(texts) <= 6
+        assert await started(world) == ids_of(runs)
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_S1_submits_that_wait_together_are_few_statements(in_world: InWorld, sent: Sent) -> None:
+    async def work(world: DriveWorld) -> None:
+        with sent(world.store) as texts:
+            run_ids = await asyncio.gather(*(world.submitted() for _ in range(50)))
+        assert len(set(run_ids)) == 50
+        assert 3 <= sum("INSERT INTO agentruns.runs" in text for text in texts) <= 8
+        rows = await world.rows("SELECT run_id::text AS run_id FROM agentruns.runs ORDER BY 1")
+        assert [row.run_id for row in rows] == sorted(run_id.text for run_id in run_ids)
+
+    in_world(work, GRAPH)
+
+
+def test_S1_each_item_of_a_mixed_set_gets_its_own_answer(in_world: InWorld, sent: Sent) -> None:
+    async def work(world: DriveWorld) -> None:
+        runs = await hands(world, 50)
+        committer = runs[0].committer
+        plans = [each.start() for each in runs]
+        stale, isolated, reused = runs[10], runs[20], runs[40]
+        plans[10] = evolve(plans[10], fence=evolve(stale.fence, epoch=stale.fence.epoch.next()))
+        await world.rows(
+            "UPDATE agentruns.runs SET quarantined_at = now(), lease_attempt_id = NULL, lease_acquired_at = NULL,"
+            " lease_renewed_at = NULL, lease_expires_at = NULL WHERE run_id = cast(:run_id AS uuid)",
+            run_id=isolated.fence.run_id.text,
+        )
+        plans[30] = evolve(plans[30], build=hasty(plans[30].build))
+        event_id = EventId.generate()
+        await committer.commit(reused.start(event_id=event_id))
+        plans[40] = reused.start(event_id=event_id)
+        with sent(world.store) as texts:
+            results = await commit_all(plans, committer)
+        refused = {place: each for place, each in enumerate(results) if not isinstance(each, CommitResult)}
+        assert {place: type(each) for place, each in refused.items()} == {
+            10: LeaseLostError,
+            20: RunQuarantinedError,
+            40: IdConflictError,
+        }
+        assert getattr(refused[10], "reason", "") == "stale_fence"
+        assert outcomes(results)[COMMITTED] == 47
+        assert commits_of(texts) <= 8
+        assert await started(world) == ids_of([each for each in runs if each not in (stale, isolated)])
+        assert isinstance(results[30], CommitResult)
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def hasty(build: Callable[[Timestamp], DraftedCommit]) -> Callable[[Timestamp], DraftedCommit]:
+    """Build at first as if an hour had passed: the statement refuses a stamp that is ahead of the database."""
+    early = [timedelta(hours=1)]
+
+    def built(stamp: Timestamp) -> DraftedCommit:
+        return build(stamp.plus(early.pop()) if early else stamp)
+
+    return built
+
+
+@pytest.mark.parametrize("by", [timedelta(hours=1), timedelta(hours=-1)])
+def test_a_stamp_that_the_database_refuses_is_taken_afresh(in_world: InWorld, sent: Sent, by: timedelta) -> None:
+    async def work(world: DriveWorld) -> None:
+        (run,) = await hands(world, 1)
+        assert run.state.head is not None
+        # Behind the head a stamp cannot be: then it is the head's instant, which is too old here.
+        await asyncio.sleep(1.1)
+        world.store.clock.correct(world.store.clock.stamp().plus(by))
+        with sent(world.store) as texts:
+            result = await run.commit(run.start())
+        assert result.outcome is COMMITTED
+        assert commits_of(texts) == 2
+        (row,) = await world.rows(
+            "SELECT recorded_at BETWEEN clock_timestamp() - interval '1 s' AND clock_timestamp() AS is_fresh"
+            " FROM agentruns.run_events WHERE sequence = 2"
+        )
+        assert row.is_fresh
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_C5_a_stamp_that_is_refused_three_times_is_a_retryable_refusal(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        (run,) = await hands(world, 1)
+        plan = run.start()
+        ahead = evolve(plan, build=lambda stamp: plan.build(stamp.plus(timedelta(minutes=1))))
+        before = await world.everything()
+        with pytest.raises(ContentionError) as refusal:
+            await run.committer.commit(ahead)
+        assert (refusal.value.retryable, refusal.value.attempts) == (True, 3)
+        assert await world.everything() == before
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_LEA_29_a_held_row_delays_nobody_but_its_own_run(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        runs = await hands(world, 20)
+        held, committer = runs[7], runs[0].committer
+        async with Stranger(world.url).holding(held.fence.run_id):
+            tries = [asyncio.create_task(committer.commit(each.start())) for each in runs]
+            others = [each for each in tries if each is not tries[7]]
+            async with asyncio.timeout(2):
+                assert outcomes(await asyncio.gather(*others)) == {COMMITTED: 19}
+            assert not tries[7].done()
+            assert await started(world) == ids_of([each for each in runs if each is not held])
+        assert (await tries[7]).outcome is COMMITTED
+        assert await started(world) == ids_of(runs)
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_S4_a_row_that_is_held_for_too_long_is_a_retryable_refusal(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        options = StoreOptions(lock_timeout=timedelta(milliseconds=50))
+        async with AgentRunStore(world.url, options) as impatient:
+            (run,) = await hands(world, 1, committer=RunCommitter(impatient))
+            before = await world.everything()
+            async with Stranger(world.url).holding(run.fence.run_id):
+                with pytest.raises(StoreUnavailableError) as refusal:
+                    await run.commit(run.start())
+            assert (refusal.value.sqlstate, refusal.value.attempts) == ("55P03", 3)
+            assert refusal.value.retryable
+            assert await world.everything() == before
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_S4_what_the_database_forbids_one_item_is_that_item_s_alone(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        runs = await hands(world, 20)
+        forbidden = runs[11]
+        await Stranger(world.url).forbid("node_attempts", f"NEW.run_id = '{forbidden.fence.run_id.text}'")
+        results = await commit_all([each.start() for each in runs], runs[0].committer)
+        assert outcomes(results) == {COMMITTED: 19, InvariantError: 1}
+        refused = results[11]
+        assert isinstance(refused, InvariantError)
+        assert refused.reason == "forbidden"
+        assert await started(world) == ids_of([each for each in runs if each is not forbidden])
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_S4_a_set_whose_connection_is_ended_goes_again_and_commits_once(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        runs = await hands(world, 20)
+        stranger = Stranger(world.url)
+        async with stranger.locking("node_attempts"):
+            tries = asyncio.create_task(commit_all([each.start() for each in runs], runs[0].committer))
+            await stranger.see_waiting(count=2)
+            assert await stranger.terminate_connections() >= 2
+        assert outcomes(await tries) == {COMMITTED: 20}
+        assert await started(world) == ids_of(runs)
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_H2_connections_that_were_ended_while_idle_are_opened_again_in_silence(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        runs = await hands(world, 10)
+        assert await Stranger(world.url).terminate_connections() >= 1
+        results = await commit_all([each.start() for each in runs], runs[0].committer)
+        assert outcomes(results) == {COMMITTED: 10}
+        assert await started(world) == ids_of(runs)
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_H1_a_demoted_primary_is_left_for_a_new_connection(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        async with AgentRunStore(world.url, StoreOptions(pool_size=1)) as single:
+            (run,) = await hands(world, 1, committer=RunCommitter(single))
+            async with single._engine.connect() as connection:
+                await connection.exec_driver_sql("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+            assert (await run.commit(run.start())).outcome is COMMITTED
+            assert await started(world) == ids_of([run])
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_S4_a_lost_answer_leaves_every_item_of_its_set_idempotent(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        async with WireProxy.before(world.url) as proxy, AgentRunStore(proxy.url) as behind:
+            runs = await hands(world, 20, committer=RunCommitter(behind))
+            plans = [each.start() for each in runs]
+            # Both connections of the lane have a set under way; then all others share what follows.
+            proxy.lose_answer(STARTED)
+            proxy.lose_answer(STARTED)
+            results = await commit_all(plans, runs[0].committer)
+            assert proxy.lost == 2
+            assert set(outcomes(results)) == {COMMITTED, IDEMPOTENT}
+            assert outcomes(results)[IDEMPOTENT] >= 2
+            assert await started(world) == ids_of(runs)
+            assert outcomes(await commit_all(plans, runs[0].committer)) == {IDEMPOTENT: 20}
+            assert await started(world) == ids_of(runs)
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_S3_a_waiter_that_gives_up_withdraws_what_has_not_gone_out(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        runs = await hands(world, 12)
+        stranger, committer = Stranger(world.url), runs[0].committer
+        async with stranger.locking("node_attempts"):
+            tries = [asyncio.create_task(committer.commit(each.start())) for each in runs]
+            await stranger.see_waiting(count=2)
+            # The first two are under way, the others wait for a free connection of the lane.
+            given_up = [tries[0], *tries[5:8]]
+            for each in given_up:
+                each.cancel()
+            results = await asyncio.gather(*given_up, return_exceptions=True)
+            assert {type(each) for each in results} == {asyncio.CancelledError}
+        kept = await asyncio.gather(*(each for each in tries if each not in given_up))
+        assert outcomes(kept) == {COMMITTED: 8}
+        assert await started(world) == ids_of([*runs[:5], *runs[8:]])
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_a_retry_beside_its_own_first_try_is_idempotent(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        (run,) = await hands(world, 1)
+        plan = run.start()
+        results = await commit_all([plan] * 10, run.committer)
+        assert outcomes(results) == {COMMITTED: 1, IDEMPOTENT: 9}
+        assert await started(world) == ids_of([run])
+
+    in_world(work, GRAPH, lease=LONG)
+
+
+def test_LEA_23_a_fence_of_one_run_says_nothing_about_another(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        first, second = await hands(world, 2)
+        crossed = RunFence(
+            tenant_id=first.fence.tenant_id,
+            run_id=first.fence.run_id,
+            attempt_id=second.fence.attempt_id,
+            epoch=second.fence.epoch,
+        )
+        plans = [evolve(first.start(), fence=crossed), second.start()]
+        lost, committed = await commit_all(plans, first.committer)
+        assert isinstance(lost, LeaseLostError)
+        assert lost.reason == "stale_fence"
+        assert isinstance(committed, CommitResult)
+        assert await started(world) == ids_of([second])
+
+    in_world(work, GRAPH, lease=LONG)

@@ -1,0 +1,103 @@
+"""Threads for nodes that are plain functions: a bounded number, and one that hangs is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+
+import pytest
+
+from agentruns.errors import DeploymentError
+from agentruns.runtime.driver.threads import NodeThreads
+
+COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("COLOUR", default="none")
+
+
+def test_a_call_runs_in_a_daemon_thread_with_a_copy_of_the_context() -> None:
+    def call() -> tuple[bool, bool, str]:
+        seen = COLOUR.get()
+        COLOUR.set("changed")
+        thread = threading.current_thread()
+        return thread.daemon, thread is threading.main_thread(), seen
+
+    async def work() -> None:
+        COLOUR.set("green")
+        assert await (await NodeThreads(1).start(call)) == (True, False, "green")
+        assert COLOUR.get() == "green"
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("raised", "met"), [(ValueError, ValueError), (StopIteration, RuntimeError)])
+def test_what_a_call_raises_is_raised_where_it_is_awaited(raised: type[Exception], met: type[Exception]) -> None:
+    def call() -> None:
+        raise raised
+
+    async def work() -> None:
+        with pytest.raises(met):
+            await (await NodeThreads(1).start(call))
+
+    asyncio.run(work())
+
+
+def test_more_calls_than_threads_wait_for_one_another() -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def call() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+
+    async def work() -> None:
+        threads = NodeThreads(2)
+
+        async def one() -> None:
+            threads.check_available()
+            await (await threads.start(call))
+
+        await asyncio.gather(*(one() for _ in range(8)))
+        assert most == 2
+
+    asyncio.run(work())
+
+
+def test_threads_whose_nodes_were_given_up_are_not_available_until_they_end() -> None:
+    hanging = threading.Event()
+
+    async def work() -> None:
+        threads = NodeThreads(1)
+        ending = await threads.start(hanging.wait)
+        threads.check_available()
+        threads.abandon(ending)
+        with pytest.raises(DeploymentError) as error:
+            threads.check_available()
+        assert error.value.reason == "node_threads_exhausted"
+        hanging.set()
+        await ending
+        await asyncio.sleep(0)
+        threads.check_available()
+        assert await (await threads.start(lambda: "again")) == "again"
+
+    asyncio.run(work())
+
+
+def test_a_call_that_outlives_its_loop_is_nobody_s_trouble() -> None:
+    hanging, ended = threading.Event(), threading.Event()
+
+    def call() -> None:
+        hanging.wait()
+        ended.set()
+
+    async def work() -> None:
+        await NodeThreads(1).start(call)
+
+    asyncio.run(work())
+    hanging.set()
+    assert ended.wait(5)
+    time.sleep(0.02)
