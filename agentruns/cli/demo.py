@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from agentruns.cli.failures import FINDINGS
 from agentruns.cli.options import database_url_text, settings_of
 from agentruns.cli.output import Output
 from agentruns.cli.root import Command
@@ -39,3 +40,4 @@ def demo(context: click.Context, path: Path | None) -> None:
             connection.migrate(settings, output, lambda fresh: migrations.upgrade(fresh, schema=settings.schema))
         report = asyncio.run(play(url, text, schema=settings.schema, output=output))
     report.write_to(output)
+    context.exit(0 if report.is_verified else FINDINGS)

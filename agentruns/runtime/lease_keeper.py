@@ -96,7 +96,7 @@ class LeaseKeeper:
             if time.monotonic() >= self._deadline:
                 raise self._lost("expired")
             if self._is_letting_go:
-                await asyncio.sleep(_PAUSE)
+                await self._pause()
             elif time.monotonic() >= self.held.sent_at + self._interval:
                 await self._renew()
 
@@ -115,10 +115,13 @@ class LeaseKeeper:
                 raise
             return
         except StoreError:
-            await asyncio.sleep(_PAUSE)
+            await self._pause()
             return
         self.renewals += 1
         self.extended(held)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(max(0.0, min(_PAUSE, self._deadline - time.monotonic())))
 
     def _lost(self, reason: str) -> LeaseLostError:
         return LeaseLostError(tenant_id=self.fence.tenant_id, run_id=self.fence.run_id, reason=reason)

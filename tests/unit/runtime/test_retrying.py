@@ -20,14 +20,14 @@ from agentruns.errors import (
 from agentruns.runtime.retry import Retry, as_store_error
 from agentruns.store.transient import Transient, transient
 
-SECRET = "SELECT 'something private'"
+STATEMENT = "SELECT 'something private'"
 
 
 class DriverError(Exception):
     """An error as the driver's adapter raises it."""
 
     def __init__(self, sqlstate: str | None, cause: BaseException | None = None) -> None:
-        super().__init__(SECRET)
+        super().__init__(STATEMENT)
         self.sqlstate = sqlstate
         self.__cause__ = cause
 
@@ -35,7 +35,7 @@ class DriverError(Exception):
 def database_error(
     sqlstate: str | None, *, is_invalidated: bool = False, cause: BaseException | None = None
 ) -> DBAPIError:
-    return DBAPIError(SECRET, {}, DriverError(sqlstate, cause), connection_invalidated=is_invalidated)
+    return DBAPIError(STATEMENT, {}, DriverError(sqlstate, cause), connection_invalidated=is_invalidated)
 
 
 class InvalidCachedStatementError(Exception):
@@ -129,7 +129,7 @@ def test_when_every_try_may_have_committed_the_outcome_is_unknown() -> None:
         (database_error("AR005"), InvariantError, "append_only"),
         (database_error("22001"), InvariantError, "sqlstate_22001"),
         (
-            IntegrityError(SECRET, {}, DriverError("23503", ForeignKeyViolation())),
+            IntegrityError(STATEMENT, {}, DriverError("23503", ForeignKeyViolation())),
             InvariantError,
             "run_outcomes_run_fkey",
         ),

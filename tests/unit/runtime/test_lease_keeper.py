@@ -1,0 +1,300 @@
+"""Keep a lease against a store that is a script: when it is renewed, to what, and what ends the work under it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from attrs import define, evolve, field
+
+from agentruns.domain.ids import AttemptId, RunId
+from agentruns.domain.lease import RunFence, RunLease
+from agentruns.domain.numbers import FencingEpoch
+from agentruns.domain.scalars import TenantId
+from agentruns.domain.timestamps import Timestamp
+from agentruns.errors import AgentRunsError, LeaseLostError, RunQuarantinedError, StoreUnavailableError
+from agentruns.runtime.clock import DatabaseClock
+from agentruns.runtime.held_lease import HeldLease
+from agentruns.runtime.lease_keeper import LeaseKeeper
+from agentruns.store.options import StoreOptions
+from agentruns.testing.samples import sample_id
+
+NOON = Timestamp.from_datetime(datetime(2026, 6, 1, 12, tzinfo=UTC))
+LEASE = timedelta(seconds=0.3)
+INTERVAL = timedelta(seconds=0.1)
+FENCE = RunFence(
+    tenant_id=TenantId("tenant-a"),
+    run_id=sample_id(RunId, 1),
+    attempt_id=sample_id(AttemptId, 2),
+    epoch=FencingEpoch(1),
+)
+
+
+@define
+class Store:
+    """Renew as the database would, or raise what stands in the script.
+
+    Attributes:
+        faults: raised by the next renewals; ``None`` is no fault.
+        fault: raised by every further one.
+        renews: what happens before a renewal is answered.
+        asked: what each renewal wanted, and the database's instant of it.
+    """
+
+    options: StoreOptions
+    clock: DatabaseClock = field(factory=DatabaseClock)
+    faults: list[AgentRunsError | None] = field(factory=list)
+    fault: AgentRunsError | None = None
+    hangs: bool = False
+    renews: Callable[[], Awaitable[None]] | None = None
+    asked: list[tuple[Timestamp, Timestamp]] = field(factory=list)
+
+    async def renew(self, fence: RunFence, *, desired: Timestamp) -> HeldLease:
+        if self.renews is not None:
+            await self.renews()
+        sent_at, now = time.monotonic(), self.clock.stamp()
+        self.asked.append((desired, now))
+        await asyncio.sleep(1000 if self.hangs else 0)
+        fault = self.faults.pop(0) if self.faults else self.fault
+        if fault is not None:
+            raise fault
+        lease = RunLease(fence=fence, acquired_at=NOON, renewed_at=now, expires_at=desired)
+        return HeldLease(lease=lease, observed_at=now, sent_at=sent_at)
+
+
+def kept(**changes: Any) -> tuple[Store, LeaseKeeper]:
+    """A store, and the keeper of a lease that has just been claimed."""
+    duration = changes.pop("lease", LEASE)
+    options = StoreOptions(lease_duration=duration, maximum_lease_horizon=changes.pop("horizon", timedelta(minutes=5)))
+    store = evolve(Store(options), **changes)
+    store.clock.observe(NOON)
+    lease = RunLease(fence=FENCE, acquired_at=NOON, renewed_at=NOON, expires_at=NOON.plus(duration))
+    held = HeldLease(lease=lease, observed_at=NOON, sent_at=time.monotonic())
+    return store, LeaseKeeper(store, held, interval=INTERVAL)  # type: ignore[arg-type]  # what a keeper needs of a store
+
+
+def within(work: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 5))
+
+
+def lost(reason: str) -> LeaseLostError:
+    return LeaseLostError(tenant_id=FENCE.tenant_id, run_id=FENCE.run_id, reason=reason)
+
+
+AWAY = StoreUnavailableError(attempts=3, sqlstate="57P01")
+
+
+def test_work_that_is_longer_than_the_lease_is_kept_alive() -> None:
+    async def work() -> None:
+        store, keeper = kept()
+        async with keeper:
+            await keeper.guard(asyncio.sleep(0.75))
+        assert keeper.renewals == len(store.asked)
+        assert 2 <= keeper.renewals <= 7
+        assert all(desired > now.plus(LEASE / 2) for desired, now in store.asked)
+
+    within(work)
+
+
+def test_a_lease_that_a_commit_extends_is_not_renewed_beside_it() -> None:
+    async def work() -> None:
+        store, keeper = kept()
+        async with keeper:
+            for _ in range(6):
+                await keeper.guard(asyncio.sleep(0.05))
+                now = store.clock.stamp()
+                lease = evolve(keeper.held.lease, renewed_at=now, expires_at=now.plus(LEASE))
+                keeper.extended(HeldLease(lease=lease, observed_at=now, sent_at=time.monotonic()))
+        assert store.asked == []
+
+    within(work)
+
+
+def test_a_renewal_never_asks_for_more_than_the_horizon() -> None:
+    async def work() -> None:
+        store, keeper = kept(horizon=LEASE)
+        async with keeper:
+            await keeper.guard(asyncio.sleep(0.35))
+        assert store.asked
+        assert all(desired <= now.plus(LEASE) for desired, now in store.asked)
+
+    within(work)
+
+
+def test_an_answer_that_tells_of_an_earlier_end_moves_nothing_back() -> None:
+    async def work() -> None:
+        _, keeper = kept()
+        before = keeper.held
+        earlier = evolve(before, sent_at=before.sent_at - 1)
+        keeper.extended(earlier)
+        assert keeper.held is before
+
+    within(work)
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_B10_when_renewals_fail_the_work_ends_before_the_lease_does(*, hangs: bool) -> None:
+    async def work() -> None:
+        lease = timedelta(seconds=0.9)
+        _, keeper = kept(fault=AWAY, hangs=hangs, lease=lease)
+        began = time.monotonic()
+        ended: list[float] = []
+
+        async def node() -> None:
+            try:
+                await asyncio.sleep(10)
+            finally:
+                ended.append(time.monotonic() - began)
+
+        async with keeper:
+            with pytest.raises(LeaseLostError) as error:
+                await keeper.guard(node())
+        assert error.value.reason == "expired"
+        assert 0.8 < ended[0] < lease.total_seconds()
+
+    within(work)
+
+
+def test_an_outage_shorter_than_the_rest_of_the_lease_is_survived() -> None:
+    async def work() -> None:
+        _, keeper = kept(faults=[AWAY, AWAY])
+        async with keeper:
+            await keeper.guard(asyncio.sleep(0.5))
+        assert keeper.renewals >= 1
+
+    within(work)
+
+
+@pytest.mark.parametrize("fault", [lost("stale_fence"), lost("no_lease"), RunQuarantinedError(run_id=FENCE.run_id)])
+def test_a_lease_that_is_gone_ends_the_work_with_the_reason(fault: AgentRunsError) -> None:
+    async def work() -> None:
+        _, keeper = kept(fault=fault)
+        async with keeper:
+            with pytest.raises(type(fault)) as error:
+                await keeper.guard(asyncio.sleep(10))
+        assert error.value is fault
+
+    within(work)
+
+
+def test_work_under_a_lease_that_was_lost_before_does_not_go_on() -> None:
+    async def work() -> None:
+        _, keeper = kept(fault=lost("stale_fence"))
+        async with keeper:
+            await asyncio.sleep(0.15)
+            with pytest.raises(LeaseLostError) as error:
+                await keeper.guard(asyncio.sleep(10))
+        assert error.value.reason == "stale_fence"
+
+    within(work)
+
+
+def test_a_renewal_that_finds_the_lease_given_back_by_ourselves_is_no_loss() -> None:
+    async def work() -> None:
+        store, keeper = kept(fault=lost("no_lease"))
+
+        async def give_back() -> str:
+            await asyncio.sleep(0.095)
+            keeper.let_go()
+            await asyncio.sleep(0.1)
+            return "given back"
+
+        async with keeper:
+            assert await keeper.guard(give_back()) == "given back"
+        assert store.asked == []
+
+    within(work)
+
+
+def test_a_renewal_under_way_while_the_lease_is_given_back_is_no_loss() -> None:
+    async def work() -> None:
+        store, keeper = kept(fault=lost("no_lease"))
+        renewing = asyncio.Event()
+
+        async def renew() -> None:
+            renewing.set()
+            await asyncio.sleep(0.05)
+
+        async def give_back() -> str:
+            await renewing.wait()
+            keeper.let_go()
+            await asyncio.sleep(0.1)
+            return "given back"
+
+        store.renews = renew
+        async with keeper:
+            assert await keeper.guard(give_back()) == "given back"
+
+    within(work)
+
+
+def test_a_lease_that_is_kept_after_all_is_renewed_again() -> None:
+    async def work() -> None:
+        store, keeper = kept()
+
+        async def due() -> None:
+            keeper.let_go()
+            await asyncio.sleep(0.15)
+            assert store.asked == []
+            keeper.keep()
+            await asyncio.sleep(0.4)
+
+        async with keeper:
+            await keeper.guard(due())
+        assert keeper.renewals >= 2
+
+    within(work)
+
+
+def test_what_the_work_raises_and_returns_passes_through() -> None:
+    async def fails() -> None:
+        raise KeyError("mine")
+
+    async def returns() -> str:
+        return "mine"
+
+    async def work() -> None:
+        _, keeper = kept()
+        async with keeper:
+            assert await keeper.guard(returns()) == "mine"
+            with pytest.raises(KeyError):
+                await keeper.guard(fails())
+
+    within(work)
+
+
+def test_cancelling_whoever_waits_ends_the_work_first() -> None:
+    async def work() -> None:
+        _, keeper = kept()
+        ended = asyncio.Event()
+
+        async def node() -> None:
+            try:
+                await asyncio.sleep(10)
+            finally:
+                await asyncio.sleep(0.02)
+                ended.set()
+
+        async with keeper:
+            waiting = asyncio.create_task(keeper.guard(node()))
+            await asyncio.sleep(0.02)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert ended.is_set()
+
+    within(work)
+
+
+def test_outside_of_its_block_a_keeper_guards_nothing() -> None:
+    async def work() -> None:
+        _, keeper = kept()
+        with pytest.raises(LeaseLostError) as error:
+            await keeper.guard(asyncio.sleep(10))
+        assert error.value.reason == "no_lease"
+
+    within(work)
