@@ -486,7 +486,7 @@ class ConflictError(AgentRunsError):
 class AgentSubmissionConflictError(ConflictError):
     """The submission key stands for something else. ``run_id`` is the recorded run."""
 
-    what = "the submission key stands for other content"
+    what = "the submission key and the run do not belong together"
     advice = "use a new key only for new work"
 
     recorded_digest: Digest

@@ -27,6 +27,8 @@ def read_text(path: Path | None) -> str:
     """
     if path is None:
         return files("agentruns.cli").joinpath("sample.txt").read_text(encoding="utf-8")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise _refused(path, "The file is not a regular file")
     with path.open("rb") as file:
         data = file.read(_LIMIT + 1)
     if len(data) > _LIMIT:
@@ -47,7 +49,7 @@ def _decoded(data: bytes, path: Path) -> str:
     except UnicodeDecodeError:
         text = "\0"  # the decoder's error carries the data
     if _NO_TEXT.search(text):
-        raise _refused(path, "The file is not UTF-8 text")
+        raise _refused(path, "The file is not text in UTF-8 without control characters")
     return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -11,6 +12,11 @@ import click
 
 from agentruns.cli.failures import INTERRUPTED, report
 from agentruns.cli.options import Format, global_options, output_format_of
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """Leave a command that is terminated as one that is interrupted, so that what it started ends with it."""
+    raise KeyboardInterrupt
 
 
 class Command(click.Command):
@@ -54,9 +60,11 @@ class RootGroup(Group):
         """Run one command line and leave the process with its exit code."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        signal.signal(signal.SIGTERM, _interrupt)
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.Abort:
+            click.echo("Interrupted.", err=True)
             code = INTERRUPTED
         except click.ClickException as error:
             code = report(error, Format.TABLE)

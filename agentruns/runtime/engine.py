@@ -14,6 +14,11 @@ from agentruns.store.options import StoreOptions
 from agentruns.store.transient import invalidate_on_failover
 
 _DRIVER: Final = "postgresql+asyncpg"
+_LAST_PORT: Final = 65_535
+#: What may follow the question mark: where the server is, and how the driver keeps prepared statements.
+_PARAMETERS: Final = frozenset(
+    {"host", "port", "timeout", "target_session_attrs", "prepared_statement_cache_size", "statement_cache_size"}
+)
 _SPELLINGS: Final = ("postgres", "postgresql", _DRIVER)
 
 
@@ -45,6 +50,11 @@ def database_url(url: str | URL) -> URL:
     if target.drivername not in _SPELLINGS:
         bound = "postgresql://… or postgresql+asyncpg://…"
         raise InvalidOptionError(option="database_url", value=target.drivername, bound=bound)
+    if target.port is not None and not 1 <= target.port <= _LAST_PORT:
+        raise InvalidOptionError(option="database_url", value=f"port {target.port}", bound=f"a port of 1..{_LAST_PORT}")
+    if foreign := sorted(target.query.keys() - _PARAMETERS):
+        bound = f"parameters among {', '.join(sorted(_PARAMETERS))}; encryption is an option of the store"
+        raise InvalidOptionError(option="database_url", value=ascii(foreign[0][:64]), bound=bound)
     return target.set(drivername=_DRIVER)
 
 

@@ -17,12 +17,14 @@ from agentruns.runtime.graph_bundle import GraphBundle
 from agentruns.runtime.worker import AgentWorker, AgentWorkerOptions
 from agentruns.testing.drives import TENANT, chain, fan, open_world
 
-LEASE: Final = timedelta(seconds=1)
+LEASE: Final = timedelta(seconds=1.5)
 POLL: Final = timedelta(milliseconds=50)
 
 
 def graph(log: Path, *, shape: str, hangs_in: str = "") -> GraphBundle:
     """Build a chain ``a`` to ``c``, or siblings ``a`` to ``c`` before ``z_last``."""
+
+    last = "c" if shape == "chain" else "z_last"
 
     def node(name: str) -> Callable[[Any], Coroutine[Any, Any, Any]]:
         async def execute(context: Any) -> Any:
@@ -30,7 +32,7 @@ def graph(log: Path, *, shape: str, hangs_in: str = "") -> GraphBundle:
                 calls.write(f"{name} {context.attempt}\n")
             if name == hangs_in:
                 await asyncio.Event().wait()
-            return Finish(context.state) if name in ("c" if shape == "chain" else "z_last") else {name: context.attempt}
+            return Finish(context.state) if name == last else {name: context.attempt}
 
         return execute
 

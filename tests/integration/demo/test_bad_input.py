@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 ADVICE = "name a file that can be used"
 TOO_LARGE = "The file is larger than a request may be, 262144 bytes as JSON"
-NO_TEXT = "The file is not UTF-8 text"
+NO_TEXT = "The file is not text in UTF-8 without control characters"
 
 FILES = {
     "empty": (b"", "The file is empty"),

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from agentruns.domain.ids import RunId
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.status import RunStatus
-from agentruns.domain.submission import MutationOutcome
+from agentruns.domain.submission import MutationOutcome, key_digest
 from agentruns.domain.submission_key import AgentSubmissionKey
 from agentruns.errors import (
     AgentSubmissionNotFoundError,
@@ -22,8 +22,9 @@ from agentruns.errors import (
 )
 from agentruns.runtime.runs import DurableAgentRuns
 from agentruns.runtime.store import AgentRunStore
-from agentruns.store.ends import MAXIMUM_BODY_BYTES, Ends
+from agentruns.store.ends import MAXIMUM_BODY_BYTES, Ends, RunLookup
 from agentruns.store.options import StoreOptions
+from agentruns.store.unit_of_work import UnitOfWork
 from agentruns.testing import samples
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -40,6 +41,10 @@ def test_SUB_18_load_and_load_by_key_agree_in_every_status(kit: Any, run: Run, t
             assert (shown.changed_at, shown.quarantined) == (state.changed_at, story == "quarantined")
             assert shown.graph == kit.graph.reference
             assert (shown.outcome is None) is not shown.status.is_terminal
+            theirs = RunLookup(tenant_id=TenantId("tenant-b"), key_digest=key_digest(told.tenant_id, told.key))
+            async with kit.engine() as engine, engine.connect() as connection:
+                (ends,) = await connection.run_sync(lambda raw: Ends(UnitOfWork(raw)).read([theirs]))
+            assert (ends.run_id, ends.run, ends.admitted) == (None, None, None)
             for other in (TenantId("tenant-b"), TenantId("tenant"), TenantId("TENANT-A")):
                 await not_found(runs, other, told.run_id, told.key)
             await not_found(runs, told.tenant_id, RunId.generate(), AgentSubmissionKey.generate())

@@ -1,0 +1,181 @@
+"""A database that cannot be reached, for shorter and for longer than a lease lives, and statements that come late."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from agentruns.domain.graph.returns import Finish
+from agentruns.errors import CommitOutcomeUnknownError, LeaseLostError, StoreUnavailableError
+from agentruns.runtime.agent_loop import AgentLoopOutcome
+from agentruns.testing.drives import DriveWorld, chain, open_world
+from agentruns.testing.faults import WireProxy
+from agentruns.testing.hand_driven import HandDriven
+from agentruns.testing.strangers import Stranger
+
+Behind = Callable[..., None]
+InWorld = Callable[..., None]
+
+LEASE = timedelta(seconds=1.5)
+
+
+class Slow:
+    """A node that takes a while, and notes when it began and how it ended."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.began = asyncio.Event()
+        self.ends: list[str] = []
+        self.ended_at = 0.0
+
+    async def __call__(self, _context: Any) -> Any:
+        self.began.set()
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.ends.append("aborted")
+            raise
+        else:
+            self.ends.append("returned")
+        finally:
+            self.ended_at = time.monotonic()
+        return Finish({})
+
+
+def slow(seconds: float) -> tuple[Slow, Any]:
+    node = Slow(seconds)
+
+    async def a(context: Any) -> Any:
+        return await node(context)
+
+    return node, chain(a=a)
+
+
+def test_an_outage_that_is_shorter_than_the_lease_costs_nothing(behind_a_wire: Behind) -> None:
+    node, graph = slow(1.0)
+
+    async def work(world: DriveWorld, proxy: WireProxy) -> None:
+        run_id = await world.submitted()
+        driving = asyncio.create_task(world.driven(run_id))
+        await node.began.wait()
+        proxy.take_down()
+        await asyncio.sleep(0.5)
+        proxy.bring_up()
+        result = await driving
+        assert result.outcome is AgentLoopOutcome.SUCCEEDED
+        assert await world.attempts() == [("a", 1, 1)]
+        assert node.ends == ["returned"]
+
+    timing = {"cancellation_poll_interval": timedelta(milliseconds=50)}
+    behind_a_wire(work, graph, lease=LEASE, **timing)
+
+
+def test_B10_a_worker_that_cannot_renew_stops_its_node_before_the_lease_can_be_taken(behind_a_wire: Behind) -> None:
+    node, graph = slow(30.0)
+
+    async def work(world: DriveWorld, proxy: WireProxy) -> None:
+        run_id = await world.submitted()
+        held = await world.claimed(run_id)
+        driving = asyncio.create_task(world.loop.run(held, world.shutdown))
+        await node.began.wait()
+        started_at = time.monotonic()
+        proxy.take_down()
+        before = await world.everything()
+        with pytest.raises(LeaseLostError) as lost:
+            await driving
+        assert lost.value.reason == "expired"
+        assert node.ends == ["aborted"]
+        # The start extended the lease to a full one: by the end of that the node had stopped.
+        assert node.ended_at - started_at < LEASE.total_seconds()
+        # It could not be given back, and nothing else was committed.
+        assert await world.everything() == before
+        assert any("was not given back" in note for note in getattr(lost.value, "__notes__", []))
+        proxy.bring_up()
+        await asyncio.sleep(max(0.0, started_at + LEASE.total_seconds() + 0.05 - time.monotonic()))
+        node.seconds = 0.0
+        assert (await world.driven(run_id)).outcome is AgentLoopOutcome.SUCCEEDED
+        assert await world.attempts() == [("a", 1, 1), ("a", 2, 2)]
+
+    behind_a_wire(work, graph, lease=LEASE)
+
+
+def test_B4_a_node_that_runs_for_three_leases_keeps_its_fence(in_world: InWorld) -> None:
+    node, graph = slow(3 * LEASE.total_seconds())
+
+    async def work(world: DriveWorld) -> None:
+        run_id = await world.submitted()
+        result = await world.driven(run_id)
+        assert result.outcome is AgentLoopOutcome.SUCCEEDED
+        assert await world.attempts() == [("a", 1, 1)]
+        assert result.report.lease_renewals >= 3
+        (row,) = await world.rows("SELECT fencing_epoch FROM agentruns.runs")
+        assert row.fencing_epoch == 1
+
+    in_world(work, graph, lease=LEASE)
+    assert node.ends == ["returned"]
+
+
+def test_H2_connections_that_are_ended_while_a_node_runs_cost_nothing(in_world: InWorld) -> None:
+    node, graph = slow(0.6)
+
+    async def work(world: DriveWorld) -> None:
+        run_id = await world.submitted()
+        driving = asyncio.create_task(world.driven(run_id))
+        await node.began.wait()
+        for _ in range(4):
+            await Stranger(world.url).terminate_connections()
+            await asyncio.sleep(0.1)
+        assert (await driving).outcome is AgentLoopOutcome.SUCCEEDED
+        assert await world.attempts() == [("a", 1, 1)]
+
+    in_world(work, graph, lease=LEASE, cancellation_poll_interval=timedelta(milliseconds=50))
+
+
+def test_D4_a_commit_that_comes_late_finds_another_fence(database_url: str, run: Callable[[Any], Any]) -> None:
+    async def work() -> None:
+        graph = chain(a=lambda _context: {"by": "second"}, b=lambda context: Finish(context.state))
+        async with (
+            WireProxy.before(database_url) as proxy,
+            open_world(database_url, graph, lease=timedelta(minutes=1)) as world,
+            open_world(proxy.url, graph, lease=timedelta(minutes=1)) as late,
+        ):
+            held = await late.claimed(await late.submitted())
+            hand = await HandDriven.of(late, held.fence)
+            await hand.commit(hand.start())
+            statement = proxy.hold(b"graph-node-attempt-succeeded")
+            committing = asyncio.create_task(hand.committer.commit(hand.complete()))
+            await statement.arrived.wait()
+            await world.expire_leases()
+            assert (await world.driven(held.fence.run_id)).outcome is AgentLoopOutcome.SUCCEEDED
+            before = await world.everything()
+            statement.let_go()
+            with pytest.raises(LeaseLostError) as lost:
+                await committing
+            assert lost.value.reason == "stale_fence"
+            assert await world.everything() == before
+            assert await world.attempts() == [("a", 1, 1), ("a", 2, 2), ("b", 1, 2)]
+
+    run(work())
+
+
+def test_a_database_that_stays_away_is_a_retryable_error_and_the_node_is_not_called(behind_a_wire: Behind) -> None:
+    node, graph = slow(0.0)
+
+    async def work(world: DriveWorld, proxy: WireProxy) -> None:
+        held = await world.claimed(await world.submitted())
+        proxy.take_down()
+        with pytest.raises((StoreUnavailableError, CommitOutcomeUnknownError)) as away:
+            await world.loop.run(held, world.shutdown)
+        assert away.value.retryable
+        assert not node.began.is_set()
+        with pytest.raises((StoreUnavailableError, CommitOutcomeUnknownError)):
+            await world.submitted()
+        proxy.bring_up()
+        assert (await world.loop.run(held, world.shutdown)).outcome is AgentLoopOutcome.SUCCEEDED
+
+    behind_a_wire(work, graph, lease=timedelta(minutes=1))

@@ -1,0 +1,349 @@
+"""Whatever somebody alters in a run's record, reading finds it, and nothing of the run is executed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import Column, Table, and_, insert, text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from agentruns.domain.failure import SafeAfter
+from agentruns.domain.graph.returns import Finish
+from agentruns.domain.ids import RunId
+from agentruns.domain.numbers import DurationMillis
+from agentruns.errors import CorruptDataError, LeaseLostError, NodeFailedError, RunQuarantinedError
+from agentruns.orm import Base
+from agentruns.runtime.agent_loop import AgentLoopOutcome
+from agentruns.runtime.replay import RunReader
+from agentruns.store.tables import admissions, attempts, checkpoints, events, outcomes, results, runs
+from agentruns.testing.drives import TENANT, DriveWorld, chain
+from agentruns.testing.samples import failure
+
+InWorld = Callable[..., None]
+
+LONG = timedelta(minutes=1)
+ELSEWHERE = "01980000-0000-7000-8000-00000000ffff"
+
+#: Rules of the fold, which a finding names when it is not about one column.
+RULES = {
+    "chain",
+    "kind",
+    "source",
+    "order",
+    "position",
+    "body",
+    "row",
+    "status",
+    "admission",
+    "attempt_history",
+    "result",
+    "failure",
+    "barrier",
+    "outcome",
+}
+#: Columns of the run row that are no evidence: who may write, when it may be claimed, and notes.
+NO_EVIDENCE = {
+    "fencing_epoch",
+    "lease_attempt_id",
+    "lease_acquired_at",
+    "lease_renewed_at",
+    "lease_expires_at",
+    "quarantined_at",
+    "scheduler_ready_at",
+    "scheduler_not_before",
+    "trace_context",
+    "tenant_id",
+    "run_id",
+}
+OTHER_WORDS = {
+    "graph-node-attempt-started": "graph-node-attempt-failed",
+    "graph-node-attempt-succeeded": "graph-node-attempt-failed",
+    "graph-node-attempt-failed": "graph-node-attempt-succeeded",
+    "graph-barrier-continued": "graph-barrier-waiting",
+    "agent-admitted": "graph-timer-fired",
+    "succeeded": "failed",
+    "failed": "succeeded",
+    "active": "cancellation_requested",
+}
+
+
+PASSING = NodeFailedError(failure=failure(retry_advice=SafeAfter(delay=DurationMillis(0))))
+
+
+def counting() -> tuple[Any, list[str]]:
+    """Two nodes, of which the first fails once; and the names of the nodes that were called."""
+    calls: list[str] = []
+
+    def a(context: Any) -> Any:
+        calls.append("a")
+        if context.attempt == 1:
+            raise PASSING
+        return {"a": 1}
+
+    def b(context: Any) -> Any:
+        calls.append("b")
+        return Finish(context.state)
+
+    return chain(a=a, b=b), calls
+
+
+async def begun(world: DriveWorld) -> RunId:
+    """A run with a failed attempt, a repeated one and a barrier behind it, that nobody holds."""
+    run_id = await world.submitted()
+    assert (await world.driven(run_id)).outcome is AgentLoopOutcome.YIELDED
+    return run_id
+
+
+def altered(value: Any) -> Any:
+    """Another value of the same kind."""
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return value[:-1] + bytes([value[-1] ^ 1])
+    if isinstance(value, datetime):
+        return value + timedelta(microseconds=1)
+    if isinstance(value, UUID) or (isinstance(value, str) and len(value) == 36):
+        return ELSEWHERE
+    if isinstance(value, str):
+        return OTHER_WORDS.get(value, f"{value}x")
+    return value + 1
+
+
+@asynccontextmanager
+async def superuser(url: str) -> AsyncIterator[AsyncConnection]:
+    """A connection that no trigger and no constraint stops."""
+    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await connection.execute(text("SET session_replication_role = replica"))
+        found = await connection.execute(
+            text(
+                "SELECT conrelid::regclass::text AS name, conname FROM pg_constraint JOIN pg_class ON"
+                " pg_class.oid = conrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+                " WHERE nspname = 'agentruns' AND contype IN ('c', 'f')"
+            )
+        )
+        for constraint in found.all():
+            await connection.execute(text(f"ALTER TABLE {constraint.name} DROP CONSTRAINT {constraint.conname}"))
+        yield connection
+    await engine.dispose()
+
+
+class Record:
+    """The rows of a table, altered one at a time and put back as they were."""
+
+    def __init__(self, connection: AsyncConnection, table: Table) -> None:
+        self.connection = connection
+        self.table = table
+
+    async def execute(self, statement: Any) -> Any:
+        return await self.connection.execute(
+            statement, execution_options={"schema_translate_map": {Base.metadata.schema: "agentruns"}}
+        )
+
+    async def rows(self) -> Sequence[Any]:
+        found: Sequence[Any] = (await self.execute(self.table.select())).all()
+        return found
+
+    async def remove(self, row: Any) -> None:
+        key = and_(*(column == getattr(row, column.key) for column in self.table.primary_key.columns))
+        await self.execute(self.table.delete().where(key))
+
+    async def add(self, row: Any, **changes: Any) -> None:
+        await self.execute(insert(self.table).values({**row._asdict(), **changes}))
+
+    @asynccontextmanager
+    async def with_other(self, row: Any, column: Column[Any]) -> AsyncIterator[None]:
+        """Replace a row by one that differs in a column."""
+        other = {column.key: altered(getattr(row, column.key))}
+        await self.remove(row)
+        await self.add(row, **other)
+        yield
+        await self.remove(row._replace(**other))
+        await self.add(row)
+
+
+async def finding(world: DriveWorld, run_id: RunId) -> str:
+    """What reading the run finds."""
+    with pytest.raises(CorruptDataError) as error:
+        await RunReader(world.store, world.executables).read(TENANT, run_id)
+    return error.value.component
+
+
+@pytest.mark.parametrize(
+    "table", [events, checkpoints, attempts, results, admissions, runs], ids=lambda each: each.name
+)
+def test_LED_02_every_column_of_every_row_is_held_against_the_fold(in_world: InWorld, table: Table) -> None:
+    graph, calls = counting()
+
+    async def work(world: DriveWorld) -> None:
+        run_id = await begun(world)
+        called = list(calls)
+        async with superuser(world.url) as connection:
+            record = Record(connection, table)
+            rows = await record.rows()
+            before = await world.everything()
+            for row in rows:
+                for column in table.columns:
+                    is_evidence = table is not runs or column.key not in NO_EVIDENCE
+                    if not is_evidence or getattr(row, column.key) is None:
+                        continue
+                    async with record.with_other(row, column):
+                        component = await finding(world, run_id)
+                    named = {f"{table.name}.{column.key}", table.name, f"{table.name}.sequence"}
+                    assert component in RULES | named | {"agent_admissions.body"}, (column.key, component)
+            # Reading has changed nothing, whatever it found.
+            assert await world.everything() == before
+            await RunReader(world.store, world.executables).read(TENANT, run_id)
+        assert calls == called == ["a", "a"]
+
+    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+
+
+@pytest.mark.parametrize("table", [events, checkpoints, attempts, results, admissions], ids=lambda each: each.name)
+def test_LED_02_a_row_too_few_or_too_many_is_found(in_world: InWorld, table: Table) -> None:
+    graph, _ = counting()
+
+    async def work(world: DriveWorld) -> None:
+        run_id = await begun(world)
+        async with superuser(world.url) as connection:
+            record = Record(connection, table)
+            for row in await record.rows():
+                await record.remove(row)
+                assert await finding(world, run_id)
+                await record.add(row)
+                if table is admissions:
+                    continue  # its key is the run
+                step = "superstep" if "superstep" in table.columns else "sequence"
+                extra = row._replace(**{step: getattr(row, step) + 100})
+                await record.add(extra)
+                assert await finding(world, run_id)
+                await record.remove(extra)
+            await RunReader(world.store, world.executables).read(TENANT, run_id)
+
+    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+
+
+def test_LED_02_an_outcome_that_no_event_names_is_found(in_world: InWorld) -> None:
+    graph, _ = counting()
+
+    async def work(world: DriveWorld) -> None:
+        run_id = await begun(world)
+        async with superuser(world.url) as connection:
+            values = {
+                "tenant_id": TENANT.text,
+                "run_id": run_id.text,
+                "kind": "outcome",
+                "body": b"{}",
+                "digest": bytes(32),
+                "sequence": 3,
+            }
+            await Record(connection, outcomes).execute(insert(outcomes).values(values))
+            assert await finding(world, run_id) == "run_outcomes"
+
+    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause", "component"),
+    [
+        ("UPDATE agentruns.runs SET superstep = 0", "projection_mismatch", "runs.superstep"),
+        ("UPDATE agentruns.runs SET thread_id = run_id", "projection_mismatch", "runs.thread_id"),
+        ("UPDATE agentruns.run_events SET epoch = 5 WHERE sequence = 3", "integrity_failure", "chain"),
+        ("DELETE FROM agentruns.run_events WHERE sequence = 4", "integrity_failure", None),
+        (
+            "UPDATE agentruns.node_attempts SET attempt_id = run_id WHERE attempt = 1",
+            "projection_mismatch",
+            "node_attempts.attempt_id",
+        ),
+        (
+            "UPDATE agentruns.node_results SET retry_not_before = now() WHERE attempt = 1",
+            "projection_mismatch",
+            "node_results.retry_not_before",
+        ),
+        ("UPDATE agentruns.node_results SET body = '{}' WHERE attempt = 2", "integrity_failure", "body"),
+        ("DELETE FROM agentruns.node_results WHERE attempt = 2", "missing_artifact", "body"),
+        ("UPDATE agentruns.run_checkpoints SET state = '[]' WHERE superstep = 1", "integrity_failure", None),
+        (
+            "UPDATE agentruns.run_checkpoints SET ready = '[]' WHERE superstep = 1",
+            "projection_mismatch",
+            "run_checkpoints.ready",
+        ),
+        (
+            "UPDATE agentruns.agent_admissions SET agent_name = 'x'",
+            "projection_mismatch",
+            "agent_admissions.agent_name",
+        ),
+    ],
+)
+def test_a_drive_isolates_a_record_that_contradicts_itself_and_calls_nothing(
+    in_world: InWorld, damage: str, cause: str, component: str | None
+) -> None:
+    graph, calls = counting()
+
+    async def work(world: DriveWorld) -> None:
+        run_id = await begun(world)
+        called = list(calls)
+        held = await world.claimed(run_id)
+        await world.rows(damage)
+        (run_row,) = await world.rows("SELECT head_sequence, head_digest, status, revision FROM agentruns.runs")
+        with pytest.raises(RunQuarantinedError) as isolated:
+            await world.loop.run(held, world.shutdown)
+        assert calls == called
+        (record,) = await world.rows("SELECT * FROM agentruns.run_quarantines")
+        assert str(record.quarantine_id) == str(isolated.value.quarantine_id)
+        assert record.cause_kind == cause
+        assert component in (None, record.component)
+        assert record.epoch == held.fence.epoch.value
+        (row,) = await world.rows("SELECT * FROM agentruns.runs")
+        assert (row.quarantined_at, row.lease_attempt_id) == (record.quarantined_at, None)
+        assert (row.head_sequence, row.head_digest, row.status, row.revision) == tuple(run_row)
+        with pytest.raises(RunQuarantinedError):
+            await world.claimed(run_id)
+
+    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+
+
+@pytest.mark.parametrize("is_superseded", [True, False])
+def test_a_finding_under_a_fence_that_is_gone_writes_nothing(in_world: InWorld, *, is_superseded: bool) -> None:
+    graph, calls = counting()
+
+    async def work(world: DriveWorld) -> None:
+        run_id = await begun(world)
+        called = list(calls)
+        held = await world.claimed(run_id)
+        await world.expire_leases()
+        if is_superseded:
+            await world.claimed(run_id)
+        await world.rows("UPDATE agentruns.runs SET superstep = 0")
+        with pytest.raises(LeaseLostError) as lost:
+            await world.loop.run(held, world.shutdown)
+        assert lost.value.reason == ("stale_fence" if is_superseded else "expired")
+        assert await world.rows("SELECT * FROM agentruns.run_quarantines") == []
+        (row,) = await world.rows("SELECT quarantined_at, fencing_epoch, lease_attempt_id FROM agentruns.runs")
+        # Whoever owns the run now keeps it; a lease that nobody has taken over is given back.
+        assert (row.quarantined_at, row.fencing_epoch) == (None, 3 if is_superseded else 2)
+        assert (row.lease_attempt_id is not None) == is_superseded
+        assert calls == called
+
+    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+
+
+def test_LED_23_the_corruption_of_one_run_is_no_affair_of_another(in_world: InWorld) -> None:
+    graph, _ = counting()
+
+    async def work(world: DriveWorld) -> None:
+        damaged, whole = await begun(world), await begun(world)
+        await world.rows(
+            "UPDATE agentruns.run_events SET epoch = 5 WHERE sequence = 3 AND run_id = cast(:run_id AS uuid)",
+            run_id=damaged.text,
+        )
+        with pytest.raises(RunQuarantinedError):
+            await world.driven(damaged)
+        assert (await world.driven(whole)).outcome is AgentLoopOutcome.SUCCEEDED
+
+    in_world(work, graph, lease=LONG, maximum_durable_events=6)
