@@ -66,9 +66,9 @@ class Results:
 def show(results: Results) -> None:
     """Write the table."""
     console = Console()
-    table = Table(title=f"{results.sizes.callers} callers in one process; the middle of {results.sizes.rounds} rounds")
-    for column in ("case", "calls/s", "median ms", "p95 ms", "commits/call", "log bytes/call"):
-        table.add_column(column, justify="left" if column == "case" else "right")
+    table = Table(title=f"{results.sizes.callers} callers, one process, middle of {results.sizes.rounds}")
+    for column in ("case", "calls/s", "median ms", "p95 ms", "commits", "log bytes"):
+        table.add_column(column, justify="left" if column == "case" else "right", no_wrap=True)
     for name in _ORDER:
         figure, count = results.figures[name], results.counts.get(name)
         counted = (f"{count.commits:.2f}", f"{count.log_bytes:,.0f}") if count else ("", "")

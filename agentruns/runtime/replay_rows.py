@@ -57,7 +57,7 @@ def rows_by_sequence(state: RunState, rows: Iterable[HistoryRow], window: Window
         if window.after_sequence < row.sequence <= window.until_sequence:
             groups[row.sequence].append(row)
         elif row.superstep not in (None, *_shared_superstep(row, window)):
-            raise _corrupt(state, f"{TABLES[row.source]}.sequence")
+            raise _odd_row(state, row.source)
     return groups
 
 
@@ -85,7 +85,7 @@ def event_of(state: RunState, rows: list[HistoryRow]) -> Event:
     """Read the one event among the rows of a sequence."""
     found = [row for row in rows if row.source == "event"]
     if len(found) != 1:
-        raise _corrupt(state, f"{TABLES[rows[0].source]}.sequence")
+        raise _odd_row(state, rows[0].source)
     (row,) = found
     try:
         return Event(
@@ -127,7 +127,7 @@ def check_row_set(
     found = {_key(row): row for row in rows if row.source != "event"}
     if len(found) != len([row for row in rows if row.source != "event"]) or found.keys() != expected.keys():
         odd = next(iter(found.keys() ^ expected.keys()), ("event",))
-        raise _corrupt(after, TABLES[odd[0]])
+        raise _odd_row(after, odd[0])
     for key, columns in expected.items():
         row = found[key]
         for name, value in columns.items():
@@ -187,6 +187,11 @@ def _given(value: Any) -> Any:
     if value is None:
         raise TypeError("a column that is never null is null")
     return value
+
+
+def _odd_row(state: RunState, source: str) -> CorruptDataError:
+    """Say in which table a row is missing, one too many, or of no event."""
+    return CorruptDataError(tenant_id=state.tenant_id, run_id=state.run_id, component="row", reason=TABLES[source])
 
 
 def _corrupt(state: RunState, component: str) -> CorruptDataError:

@@ -41,28 +41,37 @@ _ANY: Final[dict[str, JsonTree]] = {"type": "object"}
 _Function = Callable[[Any], Any]
 
 
-def _builder() -> GraphBuilder:
-    return GraphBuilder("sample-graph", "1.0.0", input=_ANY, state=_ANY, output=_ANY, owner=samples.principal())
+def builder(*, maximum_supersteps: int = 1024) -> GraphBuilder:
+    """Begin a graph whose documents are any objects."""
+    return GraphBuilder(
+        "sample-graph",
+        "1.0.0",
+        input=_ANY,
+        state=_ANY,
+        output=_ANY,
+        maximum_supersteps=maximum_supersteps,
+        owner=samples.principal(),
+    )
 
 
 def chain(**functions: _Function) -> GraphBundle:
     """Build nodes that follow one another in the order given; the last one may finish."""
-    builder = _builder()
+    graph = builder()
     names = list(functions)
     for place, name in enumerate(names):
         is_last = place == len(names) - 1
         then = None if is_last else names[place + 1]
-        builder.node(name=name, entry=place == 0, then=then, terminal=is_last)(functions[name])
-    return builder.build()
+        graph.node(name=name, entry=place == 0, then=then, terminal=is_last)(functions[name])
+    return graph.build()
 
 
 def fan(*, first: Mapping[str, _Function], last: _Function) -> GraphBundle:
     """Build isolated siblings that are joined by one last node, ``z_last``."""
-    builder = _builder()
+    graph = builder()
     for name, function in first.items():
-        builder.node(name=name, entry=True, then="z_last", scheduling=GraphNodeScheduling.JOURNAL_ISOLATED)(function)
-    builder.node(name="z_last", terminal=True)(last)
-    return builder.build()
+        graph.node(name=name, entry=True, then="z_last", scheduling=GraphNodeScheduling.JOURNAL_ISOLATED)(function)
+    graph.node(name="z_last", terminal=True)(last)
+    return graph.build()
 
 
 def executables_of(bundle: GraphBundle) -> ExecutableGraphRegistry:

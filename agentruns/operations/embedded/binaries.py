@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,9 @@ from attrs import frozen
 from agentruns.errors import DeploymentError
 from agentruns.operations.embedded.account import Account
 from agentruns.operations.embedded.directories import PUBLIC_DIRECTORY, ROOT_STATE, make_parents
+
+#: What the server's life needs.
+_PROGRAMS: Final = ("postgres", "initdb", "pg_ctl")
 
 #: Which package brings which major version, and where inside it.
 _WHEELS: Final = {
@@ -75,28 +79,39 @@ def usable_by(account: Account, binaries: Binaries, *, state: Path = ROOT_STATE)
         return binaries
     if not account.is_other:
         raise DeploymentError(reason="embedded_failed", detail=f"cannot run {binaries.command('postgres')}")
-    copied = Binaries(major=binaries.major, root=state / "binaries" / binaries.label, label=binaries.label)
+    home, site = state / "binaries" / binaries.label, binaries.root.parent.parent
+    copied = Binaries(major=binaries.major, root=home / binaries.root.relative_to(site), label=binaries.label)
     if not copied.command("postgres").is_file():
-        _copy(binaries.root, copied.root)
+        _copy(site, [binaries.root, *_libraries_of(binaries.root)], home)
     if not _runs(account, copied):
         raise DeploymentError(reason="embedded_failed", detail=f"account {account.name} cannot read {copied.root}")
     return copied
 
 
 def _runs(account: Account, binaries: Binaries) -> bool:
-    """Try it: permissions of parents, access lists and mount options all have their say."""
+    """Try it: permissions of parents, access lists, mount options and missing libraries all have their say."""
     try:
-        return account.run([binaries.command("postgres"), "--version"]).returncode == 0
+        return all(account.run([binaries.command(name), "--version"]).returncode == 0 for name in _PROGRAMS)
     except DeploymentError:
         return False
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy an installation so that it is there whole or not at all, readable by everybody."""
+def _libraries_of(root: Path) -> list[Path]:
+    """Name the shared libraries that a wheel keeps beside its package, where the programs look for them."""
+    libraries = root.parent.with_name(f"{root.parent.name}.libs")
+    return [libraries] if libraries.is_dir() else []
+
+
+def _copy(site: Path, sources: Sequence[Path], target: Path) -> None:
+    """Copy directories of an installation so that they are there whole or not at all, readable by everybody.
+
+    Each keeps its place below ``site``.
+    """
     make_parents(target)
     scratch = Path(tempfile.mkdtemp(prefix="copying-", dir=target.parent))
     try:
-        shutil.copytree(source, scratch / "copy", symlinks=True)
+        for source in sources:
+            shutil.copytree(source, scratch / "copy" / source.relative_to(site), symlinks=True)
         for path in (scratch / "copy", *(scratch / "copy").rglob("*")):
             if not path.is_symlink():
                 path.chmod(PUBLIC_DIRECTORY if path.is_dir() or os.access(path, os.X_OK) else 0o644)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import Column, Table, and_, insert, text
+from sqlalchemy import Table, and_, insert, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import NullPool
 
 from agentruns.domain.failure import SafeAfter
 from agentruns.domain.graph.returns import Finish
 from agentruns.domain.ids import RunId
 from agentruns.domain.numbers import DurationMillis
-from agentruns.errors import CorruptDataError, LeaseLostError, NodeFailedError, RunQuarantinedError
+from agentruns.errors import (
+    CorruptDataError,
+    ExecutableGraphUnavailableError,
+    LeaseLostError,
+    NodeFailedError,
+    RunQuarantinedError,
+)
 from agentruns.orm import Base
 from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.replay import RunReader
@@ -25,6 +32,7 @@ from agentruns.testing.drives import TENANT, DriveWorld, chain
 from agentruns.testing.samples import failure
 
 InWorld = Callable[..., None]
+Row = dict[str, Any]
 
 LONG = timedelta(minutes=1)
 ELSEWHERE = "01980000-0000-7000-8000-00000000ffff"
@@ -111,13 +119,13 @@ def altered(value: Any) -> Any:
         return ELSEWHERE
     if isinstance(value, str):
         return OTHER_WORDS.get(value, f"{value}x")
-    return value + 1
+    return value + 50
 
 
 @asynccontextmanager
 async def superuser(url: str) -> AsyncIterator[AsyncConnection]:
     """A connection that no trigger and no constraint stops."""
-    engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+    engine = create_async_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     async with engine.connect() as connection:
         await connection.execute(text("SET session_replication_role = replica"))
         found = await connection.execute(
@@ -130,7 +138,6 @@ async def superuser(url: str) -> AsyncIterator[AsyncConnection]:
         for constraint in found.all():
             await connection.execute(text(f"ALTER TABLE {constraint.name} DROP CONSTRAINT {constraint.conname}"))
         yield connection
-    await engine.dispose()
 
 
 class Record:
@@ -145,33 +152,33 @@ class Record:
             statement, execution_options={"schema_translate_map": {Base.metadata.schema: "agentruns"}}
         )
 
-    async def rows(self) -> Sequence[Any]:
-        found: Sequence[Any] = (await self.execute(self.table.select())).all()
-        return found
+    async def rows(self) -> list[Row]:
+        return [found._asdict() for found in await self.execute(self.table.select())]
 
-    async def remove(self, row: Any) -> None:
-        key = and_(*(column == getattr(row, column.key) for column in self.table.primary_key.columns))
+    async def remove(self, row: Row) -> None:
+        key = and_(*(column == row[column.key] for column in self.table.primary_key.columns))
         await self.execute(self.table.delete().where(key))
 
-    async def add(self, row: Any, **changes: Any) -> None:
-        await self.execute(insert(self.table).values({**row._asdict(), **changes}))
+    async def add(self, row: Row) -> None:
+        await self.execute(insert(self.table).values(row))
 
     @asynccontextmanager
-    async def with_other(self, row: Any, column: Column[Any]) -> AsyncIterator[None]:
+    async def with_other(self, row: Row, name: str) -> AsyncIterator[None]:
         """Replace a row by one that differs in a column."""
-        other = {column.key: altered(getattr(row, column.key))}
+        other = {**row, name: altered(row[name])}
         await self.remove(row)
-        await self.add(row, **other)
+        await self.add(other)
         yield
-        await self.remove(row._replace(**other))
+        await self.remove(other)
         await self.add(row)
 
 
 async def finding(world: DriveWorld, run_id: RunId) -> str:
     """What reading the run finds."""
-    with pytest.raises(CorruptDataError) as error:
+    with pytest.raises((CorruptDataError, ExecutableGraphUnavailableError)) as error:
         await RunReader(world.store, world.executables).read(TENANT, run_id)
-    return error.value.component
+    found = error.value
+    return found.component if isinstance(found, CorruptDataError) else str(getattr(found, "reason", ""))
 
 
 @pytest.mark.parametrize(
@@ -185,17 +192,16 @@ def test_LED_02_every_column_of_every_row_is_held_against_the_fold(in_world: InW
         called = list(calls)
         async with superuser(world.url) as connection:
             record = Record(connection, table)
-            rows = await record.rows()
             before = await world.everything()
-            for row in rows:
-                for column in table.columns:
-                    is_evidence = table is not runs or column.key not in NO_EVIDENCE
-                    if not is_evidence or getattr(row, column.key) is None:
-                        continue
-                    async with record.with_other(row, column):
+            for row in await record.rows():
+                names = row.keys() - (NO_EVIDENCE if table is runs else set())
+                for name in [name for name in names if row[name] is not None]:
+                    async with record.with_other(row, name):
                         component = await finding(world, run_id)
-                    named = {f"{table.name}.{column.key}", table.name, f"{table.name}.sequence"}
-                    assert component in RULES | named | {"agent_admissions.body"}, (column.key, component)
+                    # A run whose graph nobody here has is not read any further.
+                    is_unknown = (table, name, component) == (runs, "graph_definition_digest", "not_installed")
+                    named = RULES | {f"{table.name}.{name}", "agent_admissions.body"}
+                    assert is_unknown or component in named, (name, component)
             # Reading has changed nothing, whatever it found.
             assert await world.everything() == before
             await RunReader(world.store, world.executables).read(TENANT, run_id)
@@ -218,8 +224,8 @@ def test_LED_02_a_row_too_few_or_too_many_is_found(in_world: InWorld, table: Tab
                 await record.add(row)
                 if table is admissions:
                     continue  # its key is the run
-                step = "superstep" if "superstep" in table.columns else "sequence"
-                extra = row._replace(**{step: getattr(row, step) + 100})
+                step = "superstep" if "superstep" in row else "sequence"
+                extra = {**row, step: row[step] + 100}
                 await record.add(extra)
                 assert await finding(world, run_id)
                 await record.remove(extra)
@@ -243,7 +249,7 @@ def test_LED_02_an_outcome_that_no_event_names_is_found(in_world: InWorld) -> No
                 "sequence": 3,
             }
             await Record(connection, outcomes).execute(insert(outcomes).values(values))
-            assert await finding(world, run_id) == "run_outcomes"
+            assert await finding(world, run_id) == "row"
 
     in_world(work, graph, lease=LONG, maximum_durable_events=6)
 
@@ -254,7 +260,7 @@ def test_LED_02_an_outcome_that_no_event_names_is_found(in_world: InWorld) -> No
         ("UPDATE agentruns.runs SET superstep = 0", "projection_mismatch", "runs.superstep"),
         ("UPDATE agentruns.runs SET thread_id = run_id", "projection_mismatch", "runs.thread_id"),
         ("UPDATE agentruns.run_events SET epoch = 5 WHERE sequence = 3", "integrity_failure", "chain"),
-        ("DELETE FROM agentruns.run_events WHERE sequence = 4", "integrity_failure", None),
+        ("DELETE FROM agentruns.run_events WHERE sequence = 4", "integrity_failure", "row"),
         (
             "UPDATE agentruns.node_attempts SET attempt_id = run_id WHERE attempt = 1",
             "projection_mismatch",

