@@ -37,6 +37,7 @@ from agentruns.testing import samples
 
 TENANT: Final = samples.TENANT
 
+_PATIENCE: Final = 10.0
 _ANY: Final[dict[str, JsonTree]] = {"type": "object"}
 _Function = Callable[[Any], Any]
 
@@ -152,6 +153,16 @@ class DriveWorld:
     async def kinds(self) -> list[str]:
         """List the kinds of all events, in the order of the journal."""
         return [row.kind for row in await self.rows("SELECT kind FROM agentruns.run_events ORDER BY sequence")]
+
+    async def until(self, kind: str, *, count: int = 1) -> None:
+        """Return once that many events of a kind are durable.
+
+        Raises:
+            TimeoutError: they do not come.
+        """
+        async with asyncio.timeout(_PATIENCE):
+            while (await self.kinds()).count(kind) < count:  # noqa: ASYNC110  # it happens in the server
+                await asyncio.sleep(0.01)
 
     async def attempts(self) -> list[tuple[str, int, int]]:
         """List node, attempt and epoch of every start, in the order of the journal."""

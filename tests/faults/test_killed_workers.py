@@ -66,7 +66,7 @@ def killed(url: str, log: Path, shape: str, *, hangs_in: str) -> Iterator[Callab
 
 async def until(condition: Callable[[], Coroutine[Any, Any, bool]]) -> None:
     async with asyncio.timeout(PATIENCE.total_seconds()):
-        while not await condition():  # noqa: ASYNC110  # it happens in another process
+        while not await condition():  # it happens in another process
             await asyncio.sleep(0.02)
 
 

@@ -40,7 +40,7 @@ BLIND: dict[str, Any] = {"lease": LONG, "cancellation_poll_interval": timedelta(
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110  # a thread may set it
+        while not condition():  # a thread may set it
             await asyncio.sleep(0.005)
 
 
@@ -116,8 +116,7 @@ def test_DRV_11_a_node_that_swallows_everything_is_given_up_in_time(in_world: In
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
         driving = asyncio.create_task(world.driven(run_id))
-        while STARTED not in await world.kinds():
-            await asyncio.sleep(0.01)
+        await world.until(STARTED)
         await request_cancellation(world, run_id)
         asked_at = time.monotonic()
         result = await driving
@@ -155,8 +154,7 @@ def test_D3_what_was_durable_before_the_request_stays_and_nothing_follows_it(in_
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
         driving = asyncio.create_task(world.driven(run_id))
-        while SUCCEEDED not in await world.kinds():
-            await asyncio.sleep(0.02)
+        await world.until(SUCCEEDED)
         await request_cancellation(world, run_id)
         assert (await driving).outcome is AgentLoopOutcome.CANCELLATION_CONFIRMED
         assert await world.kinds() == [ADMITTED, STARTED, STARTED, SUCCEEDED, REQUESTED, CONFIRMED]
