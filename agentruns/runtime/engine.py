@@ -19,6 +19,9 @@ _LAST_PORT: Final = 65_535
 _PARAMETERS: Final = frozenset(
     {"host", "port", "timeout", "target_session_attrs", "prepared_statement_cache_size", "statement_cache_size"}
 )
+#: Texts do not depend on the number of items, so one general plan of each is kept: planning costs more than running.
+#: A kept plan outlives the size that a table had when it was made, so it goes through indexes.
+_PLANS: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
 _SPELLINGS: Final = ("postgres", "postgresql", _DRIVER)
 
 
@@ -75,6 +78,7 @@ def start_settings(options: StoreOptions) -> dict[str, str]:
         "idle_in_transaction_session_timeout": statement_timeout,
         "synchronous_commit": "on",
         "default_transaction_isolation": "read committed",
+        **_PLANS,
     }
 
 

@@ -13,7 +13,9 @@ import pytest
 from agentruns.domain.graph.returns import Finish
 from agentruns.errors import CommitOutcomeUnknownError, LeaseLostError, StoreUnavailableError
 from agentruns.runtime.agent_loop import AgentLoopOutcome
-from agentruns.testing.drives import DriveWorld, chain, open_world
+from agentruns.runtime.shutdown import ShutdownSignal
+from agentruns.runtime.worker import AgentWorker, AgentWorkerOptions
+from agentruns.testing.drives import TENANT, DriveWorld, chain, open_world
 from agentruns.testing.faults import WireProxy
 from agentruns.testing.hand_driven import HandDriven
 from agentruns.testing.strangers import Stranger
@@ -104,12 +106,21 @@ def test_B10_a_worker_that_cannot_renew_stops_its_node_before_the_lease_can_be_t
     behind_a_wire(work, graph, lease=LEASE)
 
 
-def test_B4_a_node_that_runs_for_three_leases_keeps_its_fence(in_world: InWorld) -> None:
+def test_B4_a_node_that_runs_for_three_leases_keeps_its_fence_from_idle_workers(in_world: InWorld) -> None:
     node, graph = slow(3 * LEASE.total_seconds())
 
     async def work(world: DriveWorld) -> None:
-        run_id = await world.submitted()
-        result = await world.driven(run_id)
+        held = await world.claimed(await world.submitted())
+        options = AgentWorkerOptions(poll_interval=timedelta(milliseconds=50))
+        idle = [
+            AgentWorker(world.store, world.executables, tenants=[TENANT], loop=world.loop, options=options)
+            for _ in range(2)
+        ]
+        ended = ShutdownSignal()
+        polling = [asyncio.create_task(worker.run(ended)) for worker in idle]
+        result = await world.loop.run(held, world.shutdown)
+        ended.drain()
+        await asyncio.gather(*polling)
         assert result.outcome is AgentLoopOutcome.SUCCEEDED
         assert await world.attempts() == [("a", 1, 1)]
         assert result.report.lease_renewals >= 3

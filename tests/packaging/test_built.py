@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -55,10 +56,6 @@ def upgrade():
 HOST_INI = """
 [alembic]
 script_location = %(here)s/migrations
-path_separator = newline
-version_locations =
-    %(here)s/migrations/versions
-    agentruns.migrations.versions:
 """
 
 
@@ -69,13 +66,15 @@ def _modules(checkout: Path) -> set[str]:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Path:
-    """An application that runs Alembic already."""
+def host(tmp_path: Path, checkout: Path) -> Path:
+    """An application that runs Alembic already, with the lines that the how-to tells it to add."""
+    told = (checkout / "docs" / "how-to" / "migrations.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"^```ini\n(.*?)^```$", told, re.MULTILINE | re.DOTALL)
     versions = tmp_path / "migrations" / "versions"
     versions.mkdir(parents=True)
     (versions / "0001_orders.py").write_text(HOST_REVISION)
     (tmp_path / "migrations" / "env.py").write_text(HOST_ENV)
-    (tmp_path / "alembic.ini").write_text(HOST_INI)
+    (tmp_path / "alembic.ini").write_text(HOST_INI + lines)
     return tmp_path
 
 

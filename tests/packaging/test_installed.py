@@ -56,8 +56,8 @@ def test_a_host_finds_the_revisions_beside_its_own(tmp_path: Path) -> None:
 
 
 def test_the_schemas_are_readable(checkout: Path) -> None:
-    installed = {entry.name: entry.read_bytes() for entry in files("agentruns.schemas").iterdir()}
-    documents = {name: data for name, data in installed.items() if name.endswith(".json")}
+    found = files("agentruns.schemas").iterdir()
+    documents = {entry.name: entry.read_bytes() for entry in found if entry.name.endswith(".json")}
     assert documents == {path.name: path.read_bytes() for path in (checkout / "schemas").glob("*.json")}
     assert {json.loads(data)["$schema"] for data in documents.values()} == {
         "https://json-schema.org/draft/2020-12/schema"

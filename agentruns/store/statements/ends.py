@@ -164,6 +164,7 @@ def _newest_checkpoint(item: FromClause) -> LateralFromClause:
 def _journal(item: FromClause, run: FromClause, newest: FromClause, cancellation: FromClause) -> LateralFromClause:
     """Read event 1, the head, and the events that the run's row, checkpoint and cancellation name, as arrays."""
     event, previous = events.alias("event"), events.alias("previous")
+    before = select(previous.c.digest).where(_of(previous, event, previous.c.sequence == event.c.sequence - 1))
     wanted = array(
         [
             literal(1, BigInteger()),
@@ -176,9 +177,8 @@ def _journal(item: FromClause, run: FromClause, newest: FromClause, cancellation
     return (
         select(
             *_gathered("event", event, EVENT_COLUMNS),
-            func.array_agg(previous.c.digest).label("event_previous"),
+            func.array_agg(before.scalar_subquery()).label("event_previous"),
         )
-        .select_from(event.outerjoin(previous, _of(previous, event, previous.c.sequence == event.c.sequence - 1)))
         .where(_of(event, item, event.c.sequence == any_(wanted)))
         .lateral("journal")
     )
