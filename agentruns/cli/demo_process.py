@@ -34,7 +34,8 @@ class WorkerProcess:
             schema: the database schema.
             held: the node that goes no further in its first attempt.
         """
-        command = [sys.executable, "-m", "agentruns.cli.demo_worker", tenant, schema, *([held] if held else [])]
+        # -P: the package that runs here, not a folder of that name where the command was called
+        command = [sys.executable, "-P", "-m", "agentruns.cli.demo_worker", tenant, schema, *([held] if held else [])]
         environment = {**os.environ, DATABASE_URL_VARIABLE: url.render_as_string(hide_password=False)}
         # In a session of its own, so that an interrupt from the terminal reaches the demo alone, which ends it.
         process = await asyncio.create_subprocess_exec(

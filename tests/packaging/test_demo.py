@@ -26,8 +26,9 @@ def data_dir() -> Iterator[Path]:
     shutil.rmtree(place)
 
 
-def test_the_demo_runs_outside_of_the_checkout(tmp_path: Path, data_dir: Path, command: Callable[..., str]) -> None:
+def test_the_demo_runs_in_the_checkout(checkout: Path, data_dir: Path, command: Callable[..., str]) -> None:
+    # The folder agentruns/ of the checkout must not take the place of the package that is installed.
     program = Path(sys.executable).parent / "agentruns"
-    shown = json.loads(command(program, "demo", "--format", "json", cwd=tmp_path, AGENTRUNS_DATA_DIR=str(data_dir)))
+    shown = json.loads(command(program, "demo", "--format", "json", cwd=checkout, AGENTRUNS_DATA_DIR=str(data_dir)))
     assert shown["run_id"] == shown["resolved_run_id"]
     assert (shown["outcomes"], shown["status"], shown["verified"]) == (["committed", "idempotent"], "succeeded", True)

@@ -61,3 +61,7 @@ def test_every_file_beside_the_modules_is_package_data(
 def test_the_folder_alembic_does_not_shadow_the_library(checkout: Path) -> None:
     assert not (checkout / "alembic" / "__init__.py").exists()
     assert (checkout / "alembic" / "env.py").is_file()
+
+
+def test_no_file_stands_where_the_readme_makes_an_environment(checkout: Path) -> None:
+    assert not (checkout / ".venv").is_file()
