@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from agentruns.domain.lease import RunFence
-from agentruns.errors import LeaseLostError, StoreError
+from agentruns.domain.timestamps import Timestamp
+from agentruns.errors import LeaseLostError, RefusedError, StoreError
 from agentruns.runtime.held_lease import HeldLease
 from agentruns.runtime.store import AgentRunStore
 
@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 #: Between two looks while nothing can be renewed.
 _PAUSE: Final = 0.05
+_LONGER_ALREADY: Final = "lease_not_extended"
 
 
 class LeaseKeeper:
@@ -51,8 +52,7 @@ class LeaseKeeper:
     ) -> None:
         if self._keeping is not None:
             self._keeping.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await self._keeping
+            await asyncio.gather(self._keeping, return_exceptions=True)
 
     async def guard(self, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` while the lease lives; when it is lost, cancel the work and raise why.
@@ -107,7 +107,7 @@ class LeaseKeeper:
         desired = min(max(now.plus(options.lease_duration), later), now.plus(options.maximum_lease_horizon))
         try:
             async with asyncio.timeout(self._deadline - time.monotonic()):
-                held = await self._store.renew(self.fence, desired=desired)
+                held = await self._renewed(desired)
         except TimeoutError:
             raise self._lost("expired") from None
         except LeaseLostError:
@@ -119,6 +119,17 @@ class LeaseKeeper:
             return
         self.renewals += 1
         self.extended(held)
+
+    async def _renewed(self, desired: Timestamp) -> HeldLease:
+        sent_at = time.monotonic()
+        try:
+            return await self._store.renew(self.fence, desired=desired)
+        except RefusedError as error:
+            if error.reason != _LONGER_ALREADY:
+                raise
+        # A start that was committed meanwhile has extended the lease further than was asked for here.
+        seen = await self._store.observe(self.fence)
+        return HeldLease(lease=seen.lease, observed_at=seen.observed_at, sent_at=sent_at)
 
     async def _pause(self) -> None:
         await asyncio.sleep(max(0.0, min(_PAUSE, self._deadline - time.monotonic())))

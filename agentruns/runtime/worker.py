@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -27,6 +26,8 @@ _log: Final = logging.getLogger("agentruns.runtime.worker")
 
 _MAXIMUM_BATCH: Final = 64
 _LONGEST_BACK_OFF: Final = 30.0
+#: As often as this a pause is doubled at most; by then it has reached the longest.
+_DOUBLED: Final = 10
 
 
 @frozen(kw_only=True)
@@ -76,35 +77,45 @@ class AgentWorker:
         self._driving: set[asyncio.Task[None]] = set()
 
     async def run(self, shutdown: ShutdownSignal) -> None:
-        """Work until ``shutdown`` drains; then let running nodes finish, and return when every lease is given back."""
+        """Work until ``shutdown`` drains; then let running nodes finish, and return when every lease is given back.
+
+        A worker that is cancelled, or meets what time does not cure, gives everything back at once.
+        """
+        try:
+            await self._work(shutdown)
+            await self._drain(shutdown)
+        finally:
+            await self._abandon()
+
+    async def _work(self, shutdown: ShutdownSignal) -> None:
         failures = 0
         while not shutdown.is_draining:
             try:
-                claimed = await self._claim()
+                claimed = await self._claim(shutdown)
             except StoreError as error:
                 failures += 1
                 if failures == 1:
                     _log.warning("the database is away", extra={"error": type(error).__name__})
-                await self._pause(shutdown, min(_LONGEST_BACK_OFF, 0.1 * 2**failures))
+                await self._pause(shutdown, _back_off(failures))
                 continue
             failures = 0
-            for held in claimed:
-                self._start(held, shutdown)
             if not claimed:
                 await self._pause(shutdown, self._options.poll_interval.total_seconds())
-        await self._drain(shutdown)
 
-    async def _claim(self) -> list[HeldLease]:
-        """Ask for a run for each idle slot, tenant by tenant."""
-        claimed: list[HeldLease] = []
+    async def _claim(self, shutdown: ShutdownSignal) -> int:
+        """Ask for a run for each idle slot, tenant by tenant, and drive what comes; say how many came."""
+        claimed = 0
         for tenant_id in self._tenants:
-            idle = min(self._options.slots - len(self._driving) - len(claimed), _MAXIMUM_BATCH)
+            idle = min(self._options.slots - len(self._driving), _MAXIMUM_BATCH)
             if idle < 1:
                 break
             ids = [AttemptId.generate() for _ in range(idle)]
             digests = self._executables.graph_digests
             with as_store_error(self._store.options.schema):
-                claimed += await self._store.claim_ready(tenant_id, idle, attempt_ids=ids, graph_digests=digests)
+                leases = await self._store.claim_ready(tenant_id, idle, attempt_ids=ids, graph_digests=digests)
+            for held in leases:
+                self._start(held, shutdown)
+            claimed += len(leases)
         return claimed
 
     def _start(self, held: HeldLease, shutdown: ShutdownSignal) -> None:
@@ -129,13 +140,13 @@ class AgentWorker:
 
     async def _pause(self, shutdown: ShutdownSignal, seconds: float) -> None:
         """Wait a jittered while, and no longer than until a slot is free or a shutdown is asked for."""
-        waits = {asyncio.create_task(shutdown.wait_draining()), *self._driving}
+        draining = asyncio.create_task(shutdown.wait_draining())
         timeout = seconds * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
-        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        for task in waits - self._driving:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        try:
+            await asyncio.wait({draining, *self._driving}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            draining.cancel()
+            await asyncio.gather(draining, return_exceptions=True)
 
     async def _drain(self, shutdown: ShutdownSignal) -> None:
         if self._driving:
@@ -143,3 +154,15 @@ class AgentWorker:
         shutdown.stop()
         if self._driving:
             await asyncio.wait(set(self._driving))
+
+    async def _abandon(self) -> None:
+        """Cancel the drives that nobody would wait for any more; each gives its lease back."""
+        for task in self._driving:
+            task.cancel()
+        if self._driving:
+            await asyncio.wait(set(self._driving))
+
+
+def _back_off(failures: int) -> float:
+    """Give the longest pause after that many failures in a row, in seconds."""
+    return min(_LONGEST_BACK_OFF, 0.1 * 2.0 ** min(failures, _DOUBLED))

@@ -190,3 +190,22 @@ def test_a_database_that_stays_away_is_a_retryable_error_and_the_node_is_not_cal
         assert (await world.loop.run(held, world.shutdown)).outcome is AgentLoopOutcome.SUCCEEDED
 
     behind_a_wire(work, graph, lease=timedelta(minutes=1))
+
+
+def test_a_worker_survives_an_outage_and_goes_on(behind_a_wire: Behind) -> None:
+    async def work(world: DriveWorld, proxy: WireProxy) -> None:
+        options = AgentWorkerOptions(poll_interval=timedelta(milliseconds=20))
+        worker = AgentWorker(world.store, world.executables, tenants=[TENANT], loop=world.loop, options=options)
+        working = asyncio.create_task(worker.run(world.shutdown))
+        first = await world.submitted()
+        await world.runs.wait(TENANT, first, timeout=timedelta(seconds=10))
+        proxy.take_down()
+        await asyncio.sleep(0.3)
+        proxy.bring_up()
+        second = await world.submitted()
+        snapshot = await world.runs.wait(TENANT, second, timeout=timedelta(seconds=10))
+        assert snapshot.status.value == "succeeded"
+        world.shutdown.drain()
+        await working
+
+    behind_a_wire(work, chain(a=lambda _context: Finish({})))

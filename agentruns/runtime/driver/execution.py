@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from enum import Enum, unique
 from typing import Final
 
@@ -60,10 +59,9 @@ class BatchExecution:
         try:
             return await self._watch(stopping, cancelling)
         finally:
-            for watcher in (stopping, cancelling):
-                watcher.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await watcher
+            stopping.cancel()
+            cancelling.cancel()
+            await asyncio.gather(stopping, cancelling, return_exceptions=True)
             await self._abort()
 
     async def _watch(self, stopping: asyncio.Future[None], cancelling: asyncio.Future[None]) -> BatchEnd:

@@ -11,10 +11,17 @@ import pytest
 
 from agentruns.domain.budget_limits import BudgetLimits
 from agentruns.domain.failure import FailureCategory, SafeAfter
-from agentruns.domain.failure_codes import BARRIER_REJECTED, RESULT_REJECTED, SUPERSTEP_LIMIT_REACHED
-from agentruns.domain.graph.returns import Finish
+from agentruns.domain.failure_codes import (
+    BARRIER_REJECTED,
+    NODE_INVALID_RESULT,
+    RESULT_REJECTED,
+    SUPERSTEP_LIMIT_REACHED,
+)
+from agentruns.domain.graph.returns import Finish, Suspend
+from agentruns.domain.ids import WaitId
 from agentruns.domain.numbers import DurationMillis
 from agentruns.domain.outcome import FailedOutcome
+from agentruns.domain.waits import NodeWait
 from agentruns.errors import NodeFailedError, NotYetAvailableError
 from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.graph_bundle import GraphBundle
@@ -191,3 +198,39 @@ def test_beside_a_failed_node_no_further_sibling_is_started(in_world: InWorld, *
 
     siblings: dict[str, Any] = {"a": fails, "b": slow, "c": lambda _context: {"c": 1}, "d": lambda _context: {"d": 1}}
     in_world(work, fan(first=siblings, last=lambda _context: Finish({})), lease=LONG, maximum_parallel_nodes=2)
+
+
+def test_a_wait_id_that_the_run_has_used_before_fails_the_attempt_that_brings_it(in_world: InWorld) -> None:
+    wait_id = WaitId.generate()
+    worlds: list[DriveWorld] = []
+    graph = builder()
+
+    @graph.node(entry=True, wait_to="b")
+    async def a(context: Any) -> Suspend:
+        # As if an earlier step had registered it: the row stands where the id would.
+        await worlds[0].rows(
+            "INSERT INTO agentruns.run_waits (tenant_id, run_id, wait_id, kind, registration, digest, status, sequence)"
+            " VALUES ('tenant-a', cast(:run_id AS uuid), cast(:wait_id AS uuid), 'approval', '{}', :digest,"
+            " 'outstanding', 1)",
+            run_id=context.run_id.text,
+            wait_id=wait_id.text,
+            digest=bytes(32),
+        )
+        return Suspend(NodeWait.timer(due_in=timedelta(hours=1), id=wait_id))
+
+    @graph.node(terminal=True)
+    def b(_context: Any) -> Finish:
+        return Finish({})
+
+    async def work(world: DriveWorld) -> None:
+        worlds.append(world)
+        run_id = await world.submitted()
+        assert (await world.driven(run_id)).outcome is AgentLoopOutcome.FAILED
+        assert await world.kinds() == [ADMITTED, STARTED, FAILED, RUN_FAILED]
+        (row,) = await world.rows(
+            "SELECT convert_from(body, 'UTF8')::json->'failure' AS failure FROM agentruns.node_results"
+        )
+        assert row.failure["code"] == str(NODE_INVALID_RESULT)
+        assert row.failure["details"]["value"] == {"reason": "wait_id_reused"}
+
+    in_world(work, graph.build(), lease=LONG)

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from agentruns.domain.graph.returns import Finish
-from agentruns.errors import DeploymentError
+from agentruns.domain.scalars import TenantId
+from agentruns.errors import DeploymentError, InvalidOptionError
 from agentruns.runtime.agent_loop import AgentLoopOutcome, DurableAgentLoop
 from agentruns.runtime.shutdown import ShutdownSignal
-from agentruns.runtime.worker import AgentWorker, AgentWorkerOptions
+from agentruns.runtime.worker import AgentWorker, AgentWorkerOptions, _back_off
 from agentruns.testing.drives import TENANT, DriveWorld, chain, fan, sleep_for_ever
 
 InWorld = Callable[..., None]
@@ -315,12 +316,13 @@ def test_E3_a_worker_lets_nodes_finish_within_its_drain_time(
 
 def test_a_worker_drives_as_many_runs_at_once_as_it_has_slots(in_world: InWorld) -> None:
     running, most = 0, 0
+    together = asyncio.Barrier(3)
 
     async def a(_context: Any) -> Finish:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.05)
+        await together.wait()
         running -= 1
         return Finish({})
 
@@ -335,3 +337,48 @@ def test_a_worker_drives_as_many_runs_at_once_as_it_has_slots(in_world: InWorld)
         assert most == 3
 
     in_world(work, chain(a=a), lease=LONG)
+
+
+def test_D5_a_worker_that_is_cancelled_gives_its_runs_back_at_once(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        working = asyncio.create_task(worker_of(world).run(world.shutdown))
+        for _ in range(3):
+            await world.submitted()
+        await world.until(STARTED, count=3)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        assert not world.shutdown.is_draining
+        assert await world.rows("SELECT 1 FROM agentruns.runs WHERE lease_attempt_id IS NOT NULL") == []
+        assert (await world.kinds()).count(STARTED) == len(await world.kinds()) - 3 == 3
+
+    in_world(work, chain(a=sleep_for_ever), lease=LONG)
+
+
+def test_a_worker_serves_its_tenants_and_no_other(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        await world.submitted()
+        elsewhere = AgentWorker(
+            world.store, world.executables, tenants=[TenantId("tenant-b"), TenantId("tenant-c")], loop=world.loop
+        )
+        working = asyncio.create_task(elsewhere.run(world.shutdown))
+        await asyncio.sleep(0.3)
+        world.shutdown.drain()
+        await working
+        assert await lease_of(world) == (None, None, 0)
+
+    in_world(work, chain(a=lambda _context: Finish({})), lease=LONG)
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(1, 0.2), (2, 0.4), (8, 25.6), (9, 30.0), (5000, 30.0)])
+def test_a_worker_s_pauses_in_an_outage_grow_to_half_a_minute(failures: int, seconds: float) -> None:
+    assert _back_off(failures) == pytest.approx(seconds)
+
+
+def test_a_worker_without_tenants_is_refused(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        with pytest.raises(InvalidOptionError) as error:
+            AgentWorker(world.store, world.executables, tenants=[])
+        assert error.value.option == "tenants"
+
+    in_world(work, chain(a=sleep_for_ever), lease=LONG)

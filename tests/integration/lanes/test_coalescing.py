@@ -328,3 +328,23 @@ def test_LEA_23_a_fence_of_one_run_says_nothing_about_another(in_world: InWorld)
         assert await started(world) == ids_of([second])
 
     in_world(work, GRAPH, lease=LONG)
+
+
+def test_S5_sets_of_two_processes_over_the_same_runs_never_wait_in_a_circle(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        async with AgentRunStore(world.url, world.store.options) as other:
+            runs = await hands(world, 40)
+            seconds = timedelta(seconds=1)
+            for round_number in range(1, 6):
+                desired = world.store.clock.stamp().plus(LONG + round_number * seconds)
+                here = [world.store.renew(run.fence, desired=desired) for run in runs]
+                there = [other.renew(run.fence, desired=desired) for run in reversed(runs)]
+                starts = [run.commit(run.start()) for run in runs] if round_number == 3 else []
+                # Whoever comes second finds the same end there already: nobody fails, and nobody is a victim.
+                answers = await asyncio.gather(*here, *there, *starts, return_exceptions=True)
+                assert [each for each in answers if isinstance(each, BaseException)] == []
+            assert await started(world) == ids_of(runs)
+            ends = await world.rows("SELECT DISTINCT lease_expires_at FROM agentruns.runs")
+            assert [row.lease_expires_at for row in ends] == [desired.to_datetime()]
+
+    in_world(work, GRAPH, lease=LONG)

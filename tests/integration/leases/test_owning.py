@@ -21,7 +21,7 @@ from agentruns.errors import (
     StaleHeadError,
 )
 from agentruns.runtime.held_lease import HeldLease
-from agentruns.testing.drives import DriveWorld, chain
+from agentruns.testing.drives import DriveWorld, chain, fan
 from agentruns.testing.hand_driven import HandDriven
 from agentruns.testing.movable_clock import MovableClock
 from agentruns.testing.strangers import Stranger
@@ -373,6 +373,28 @@ def test_a_completion_does_not_extend_the_lease(in_world: InWorld, clock: Movabl
         assert completed.held.lease.expires_at == started.held.lease.expires_at
 
     in_world(work, GRAPH, lease=timedelta(seconds=30))
+
+
+def test_LEA_26_a_commit_finds_a_clock_that_is_behind_the_head(in_world: InWorld, clock: MovableClock) -> None:
+    async def work(world: DriveWorld) -> None:
+        held = await owned(world)
+        hand = await HandDriven.of(world, held.fence)
+        world.store.clock.monotonic = lambda: 0.0
+        await clock.advance(timedelta(seconds=1))
+        for node in "ab":
+            await hand.commit(hand.start(node))
+        await clock.advance(timedelta(seconds=1))
+        await world.store.observe(held.fence)
+        await hand.commit(hand.complete("a"))
+        # Behind the last event, but not behind the lease's renewal.
+        await clock.advance(timedelta(seconds=-0.5))
+        before = await world.everything()
+        with pytest.raises(DatabaseClockRegressionError):
+            await hand.commit(hand.complete("b"))
+        assert await world.everything() == before
+
+    siblings = {"a": lambda _context: None, "b": lambda _context: None}
+    in_world(work, fan(first=siblings, last=lambda _context: Finish({})), lease=timedelta(minutes=1))
 
 
 @pytest.mark.parametrize("run_count", [1, 3])

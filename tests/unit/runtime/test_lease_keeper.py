@@ -11,12 +11,21 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
+from agentruns.domain.digests import plain_digest
 from agentruns.domain.ids import AttemptId, RunId
-from agentruns.domain.lease import RunFence, RunLease
-from agentruns.domain.numbers import FencingEpoch
+from agentruns.domain.lease import LeaseObservation, RunFence, RunLease
+from agentruns.domain.ledger.event import JournalHead
+from agentruns.domain.numbers import FencingEpoch, JournalSequence, RunRevision, Superstep
 from agentruns.domain.scalars import TenantId
+from agentruns.domain.status import RunStatus
 from agentruns.domain.timestamps import Timestamp
-from agentruns.errors import AgentRunsError, LeaseLostError, RunQuarantinedError, StoreUnavailableError
+from agentruns.errors import (
+    AgentRunsError,
+    LeaseLostError,
+    RefusedError,
+    RunQuarantinedError,
+    StoreUnavailableError,
+)
 from agentruns.runtime.clock import DatabaseClock
 from agentruns.runtime.held_lease import HeldLease
 from agentruns.runtime.lease_keeper import LeaseKeeper
@@ -41,6 +50,7 @@ class Store:
     Attributes:
         faults: raised by the next renewals; ``None`` is no fault.
         fault: raised by every further one.
+        seen: what a look at the run finds.
         renews: what happens before a renewal is answered.
         asked: what each renewal wanted, and the database's instant of it.
     """
@@ -50,6 +60,7 @@ class Store:
     faults: list[AgentRunsError | None] = field(factory=list)
     fault: AgentRunsError | None = None
     hangs: bool = False
+    seen: RunLease | None = None
     renews: Callable[[], Awaitable[None]] | None = None
     asked: list[tuple[Timestamp, Timestamp]] = field(factory=list)
 
@@ -64,6 +75,18 @@ class Store:
             raise fault
         lease = RunLease(fence=fence, acquired_at=NOON, renewed_at=now, expires_at=desired)
         return HeldLease(lease=lease, observed_at=now, sent_at=sent_at)
+
+    async def observe(self, fence: RunFence) -> LeaseObservation:
+        assert self.seen is not None
+        assert self.seen.fence == fence
+        return LeaseObservation(
+            lease=self.seen,
+            observed_at=self.clock.stamp(),
+            status=RunStatus.ACTIVE,
+            revision=RunRevision(1),
+            head=JournalHead(sequence=JournalSequence(1), digest=plain_digest(b"head"), recorded_at=NOON),
+            superstep=Superstep(0),
+        )
 
 
 def kept(**changes: Any) -> tuple[Store, LeaseKeeper]:
@@ -228,6 +251,35 @@ def test_a_renewal_under_way_while_the_lease_is_given_back_is_no_loss() -> None:
         store.renews = renew
         async with keeper:
             assert await keeper.guard(give_back()) == "given back"
+
+    within(work)
+
+
+def test_a_renewal_that_a_start_of_ours_has_overtaken_is_no_loss() -> None:
+    refused = RefusedError(tenant_id=FENCE.tenant_id, run_id=FENCE.run_id, reason="lease_not_extended")
+
+    async def work() -> None:
+        store, keeper = kept(faults=[refused])
+        longer = store.clock.stamp().plus(LEASE * 2)
+        store.seen = evolve(keeper.held.lease, expires_at=longer)
+        async with keeper:
+            await keeper.guard(asyncio.sleep(0.15))
+        assert len(store.asked) == 1
+        assert keeper.held.lease.expires_at == longer
+
+    within(work)
+
+
+@pytest.mark.parametrize("reason", ["lease_horizon", "epoch_exhausted"])
+def test_any_other_refusal_of_a_renewal_ends_the_work(reason: str) -> None:
+    refused = RefusedError(tenant_id=FENCE.tenant_id, run_id=FENCE.run_id, reason=reason)
+
+    async def work() -> None:
+        _, keeper = kept(fault=refused)
+        async with keeper:
+            with pytest.raises(RefusedError) as error:
+                await keeper.guard(asyncio.sleep(10))
+        assert error.value is refused
 
     within(work)
 
