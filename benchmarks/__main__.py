@@ -35,9 +35,9 @@ async def measure(base: URL, sizes: Sizes) -> Results:
 
 @click.command()
 @click.option("--rounds", default=Sizes().rounds, show_default=True, type=click.IntRange(1))
-@click.option("--submits", default=Sizes().submits, show_default=True, type=click.IntRange(100), help="In a round.")
-@click.option("--runs", default=Sizes().runs, show_default=True, type=click.IntRange(20), help="In a round.")
-@click.option("--alone", default=Sizes().alone, show_default=True, type=click.IntRange(20), help="With one caller.")
+@click.option("--submits", default=Sizes().submits, show_default=True, type=click.IntRange(20), help="In a round.")
+@click.option("--runs", default=Sizes().runs, show_default=True, type=click.IntRange(2), help="In a round.")
+@click.option("--alone", default=Sizes().alone, show_default=True, type=click.IntRange(2), help="With one caller.")
 @click.option("--callers", default=Sizes().callers, show_default=True, type=click.IntRange(1, 64))
 @click.option("--major", default=18, show_default=True, type=click.IntRange(16, 18), help="Version of PostgreSQL.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")

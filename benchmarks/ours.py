@@ -52,6 +52,7 @@ class Ours:
 
     store: AgentRunStore
     runs: DurableAgentRuns
+    loop: DurableAgentLoop
     work: Workload
 
     def submissions(self, tenant_id: TenantId, numbers: Iterable[int]) -> list[Submission]:
@@ -91,7 +92,7 @@ class Ours:
         await self.submit(submission)
         request = submission.request
         held = await self.store.claim(request.tenant_id, request.run_id, AttemptId.generate())
-        await DurableAgentLoop(self.store, self.work.executables).run(held, ShutdownSignal())
+        await self.loop.run(held, ShutdownSignal())
         await self.check(submission)
 
     async def run_all(self, submissions: Sequence[Submission], *, callers: int) -> Figure:
@@ -110,7 +111,7 @@ class Ours:
     @asynccontextmanager
     async def _working(self, *, slots: int) -> AsyncIterator[None]:
         options = AgentWorkerOptions(slots=slots, poll_interval=timedelta(milliseconds=20))
-        worker = AgentWorker(self.store, self.work.executables, tenants=[DRIVEN], options=options)
+        worker = AgentWorker(self.store, self.work.executables, tenants=[DRIVEN], loop=self.loop, options=options)
         shutdown = ShutdownSignal()
         working = asyncio.create_task(worker.run(shutdown))
         yield
@@ -125,4 +126,4 @@ async def opened(url: URL, work: Workload) -> AsyncIterator[Ours]:
         runs = DurableAgentRuns(store, work.executables)
         for tenant_id in (ADMITTED, DRIVEN):
             await runs.publish(tenant_id, work.bundle.graph)
-        yield Ours(store=store, runs=runs, work=work)
+        yield Ours(store=store, runs=runs, loop=DurableAgentLoop(store, work.executables), work=work)

@@ -71,7 +71,7 @@ def show(results: Results) -> None:
         table.add_column(column, justify="left" if column == "case" else "right", no_wrap=True)
     for name in _ORDER:
         figure, count = results.figures[name], results.counts.get(name)
-        counted = (f"{count.commits:.2f}", f"{count.log_bytes:,.0f}") if count else ("", "")
+        counted = (f"{count.commits:.2f}", f"{max(0.0, count.log_bytes):,.0f}") if count else ("", "")
         times = (f"{1000 * figure.median:.2f}", f"{1000 * figure.p95:.2f}") if name != RUN else ("", "")
         table.add_row(name, f"{figure.rate:,.0f}", *times, *counted)
     console.print(table)
