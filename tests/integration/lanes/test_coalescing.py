@@ -264,17 +264,19 @@ def test_H1_a_demoted_primary_is_left_for_a_new_connection(in_world: InWorld) ->
 def test_S4_a_lost_answer_leaves_every_item_of_its_set_idempotent(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         async with WireProxy.before(world.url) as proxy, AgentRunStore(proxy.url) as behind:
-            runs = await hands(world, 20, committer=RunCommitter(behind))
-            plans = [each.start() for each in runs]
-            # Both connections of the lane have a set under way; then all others share what follows.
-            proxy.lose_answer(STARTED)
-            proxy.lose_answer(STARTED)
-            results = await commit_all(plans, runs[0].committer)
-            assert proxy.lost == 2
-            assert set(outcomes(results)) == {COMMITTED, IDEMPOTENT}
-            assert outcomes(results)[IDEMPOTENT] >= 2
-            assert await started(world) == ids_of(runs)
-            assert outcomes(await commit_all(plans, runs[0].committer)) == {IDEMPOTENT: 20}
+            runs = await hands(world, 22, committer=RunCommitter(behind))
+            committer, plans = runs[0].committer, [each.start() for each in runs]
+            # Both connections of the lane know the statement: what is sent from here on is its parameters.
+            assert outcomes(await commit_all(plans[:2], committer)) == {COMMITTED: 2}
+            stranger = Stranger(world.url)
+            async with stranger.locking("node_attempts"):
+                tries = asyncio.create_task(commit_all(plans[2:], committer))
+                # Two sets are under way, of one item each; all others share the one whose answer is lost.
+                await stranger.see_waiting(count=2)
+                proxy.lose_answer(STARTED)
+            assert outcomes(await tries) == {COMMITTED: 2, IDEMPOTENT: 18}
+            assert proxy.lost == 1
+            assert outcomes(await commit_all(plans, committer)) == {IDEMPOTENT: 22}
             assert await started(world) == ids_of(runs)
 
     in_world(work, GRAPH, lease=LONG)

@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from agentruns.domain.graph.returns import Finish
-from agentruns.domain.ids import RunId
+from agentruns.domain.ids import AttemptId, RunId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import (
     DatabaseClockRegressionError,
@@ -176,6 +177,19 @@ def test_LEA_09_a_release_again_is_a_success_and_changes_nothing(in_world: InWor
         await world.store.release(held.fence)
         before = await world.everything()
         await world.store.release(held.fence, delay=timedelta(seconds=1))
+        assert await world.everything() == before
+
+    in_world(work, GRAPH)
+
+
+def test_LEA_09_a_release_never_clears_the_lease_of_another_attempt(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        held = await owned(world)
+        other = evolve(held.fence, attempt_id=AttemptId.generate())
+        before = await world.everything()
+        with pytest.raises(LeaseLostError) as lost:
+            await world.store.release(other)
+        assert lost.value.reason == "stale_fence"
         assert await world.everything() == before
 
     in_world(work, GRAPH)
