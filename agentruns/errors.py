@@ -55,11 +55,14 @@ and what to do. No sentence holds a key, input, prompt, state, output or connect
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from attrs import asdict, field, fields, frozen
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from agentruns.domain.digests import Digest
     from agentruns.domain.failure import Failure
     from agentruns.domain.usage import BudgetUsage
@@ -90,7 +93,12 @@ class AgentRunsError(Exception):
         happened = self.sentences.get(reason, self.what) if isinstance(reason, str) else self.what
         details = ", ".join(self._details())
         sentence = f"{happened} ({details})" if details else happened
-        return f"{sentence}; {self.advice}" if self.advice else sentence
+        advice = self._advice()
+        return f"{sentence}; {advice}" if advice else sentence
+
+    def _advice(self) -> str:
+        """Say what to do; a class whose advice differs by a member says so here."""
+        return self.advice
 
     def _details(self) -> list[str]:
         """Name each member that is public, set and short: ids, counts, reasons and digests."""
@@ -102,6 +110,10 @@ class AgentRunsError(Exception):
 
     def __reduce__(self) -> tuple[Callable[..., AgentRunsError], tuple[type[AgentRunsError], dict[str, Any]]]:
         return _rebuild, (type(self), asdict(self, recurse=False))
+
+
+#: So many findings stand in a sentence.
+_FINDINGS_SHOWN = 10
 
 
 # --- values -------------------------------------------------------------------------------------------------------
@@ -217,6 +229,7 @@ class DeploymentError(AgentRunsError):
     advice = "correct the deployment"
     sentences: ClassVar[dict[str, str]] = {
         "node_threads_exhausted": "every thread for nodes is held by a node that did not end: restart the process",
+        "fairness_policy_not_published": "the shard has no such policy: publish it before reserving turns",
         "embedded_version": "the data directory belongs to another major version of PostgreSQL",
         "embedded_missing": "the binaries of the embedded PostgreSQL are not installed",
         "database_refused": "the database does not exist, or refuses this role: check the connection's settings",
@@ -241,20 +254,27 @@ class SchemaUnavailableError(DeploymentError):
 
 @frozen(kw_only=True, slots=False, eq=False)
 class ExecutableGraphUnavailableError(DeploymentError):
-    """This process cannot work with that graph."""
+    """This process cannot work with that graph.
+
+    Attributes:
+        superstep: with ``size`` and ``limit`` said of a ``result_limit``: whose results, their bytes, and how many this
+            process reads.
+    """
 
     what = "this process cannot work with the graph"
-    advice = "install or register the exact graph"
     sentences: ClassVar[dict[str, str]] = {
-        "not_installed": "the graph is not in this process's registry",
-        "not_registered": "the graph is not registered for the tenant",
+        "not_installed": "the graph is not in this process's registry: install the exact graph",
+        "not_registered": "the graph is not registered for the tenant: register the exact graph",
         "input_schema": "agent and graph disagree about the input schema",
         "output_schema": "agent and graph disagree about the output schema",
-        "result_limit": "the results of one superstep exceed what this process reads",
+        "result_limit": "the results of one superstep are too large here: raise maximum_barrier_result_bytes",
     }
 
     graph: object
     tenant_id: object | None = None
+    superstep: int | None = None
+    size: int | None = None
+    limit: int | None = None
 
 
 @frozen(kw_only=True, slots=False, eq=False)
@@ -269,7 +289,11 @@ class ProviderUnavailableError(DeploymentError):
 
 @frozen(kw_only=True, slots=False, eq=False)
 class SchemaVerificationError(AgentRunsError):
-    """The database's tables are not what this release needs. The sentence names the command that repairs it."""
+    """The database's tables are not what this release needs. The sentence names the command that repairs it.
+
+    Attributes:
+        findings: every object or privilege that is missing, different or too much; the sentence shows the first ones.
+    """
 
     what = "the database schema is not usable"
     sentences: ClassVar[dict[str, str]] = {
@@ -288,7 +312,12 @@ class SchemaVerificationError(AgentRunsError):
     schema: str
     found: str = ""
     wanted: str = ""
-    findings: tuple[str, ...] = ()
+    findings: tuple[str, ...] = field(default=(), repr=False)
+
+    def _details(self) -> list[str]:
+        shown = self.findings[:_FINDINGS_SHOWN]
+        more = len(self.findings) - len(shown)
+        return [*super()._details(), *shown, *([f"{more} more"] if more else [])]
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------
@@ -296,14 +325,23 @@ class SchemaVerificationError(AgentRunsError):
 
 @frozen(kw_only=True, slots=False, eq=False)
 class RefusedError(AgentRunsError):
-    """A rule said no and nothing was written. Subclasses are what a caller handles apart."""
+    """A rule said no and nothing was written. Subclasses are what a caller handles apart.
+
+    Attributes:
+        found: what was there instead, where no id says it.
+    """
 
     what = "a rule refused the call and nothing was written"
+    sentences: ClassVar[dict[str, str]] = {
+        "not_releasable": "the quarantine was not released: look at what was found, and repeat when it is put right",
+        "unfit_for_grants": "roles or ownership are not what grants need: change what was found, and repeat",
+    }
 
     reason: str
     tenant_id: object | None = None
     run_id: object | None = None
     node_id: object | None = None
+    found: str = ""
 
 
 @frozen(kw_only=True, slots=False, eq=False)
@@ -506,12 +544,20 @@ class IdConflictError(ConflictError):
     """An id stands for other content.
 
     Attributes:
-        kind: ``event``, ``attempt``, ``invocation``, ``graph`` (publish a new version) or ``fairness_policy``
-            (publish a new shard).
+        kind: ``event``, ``attempt``, ``invocation``, ``graph`` (publish a new version), ``fairness_policy``
+            (publish a new shard) or ``reservation``.
     """
+
+    advices: ClassVar[dict[str, str]] = {
+        "graph": "publish a changed graph under a new version",
+        "fairness_policy": "use another shard id for another policy",
+    }
 
     kind: str
     id: object
+
+    def _advice(self) -> str:
+        return self.advices.get(self.kind, self.advice)
 
 
 @frozen(kw_only=True, slots=False, eq=False)
@@ -655,6 +701,7 @@ class UnitOfWorkError(AgentRunsError):
         "not_entered": "the unit of work was not entered: use it in a `with` block",
         "closed": "the unit of work is closed: open a new one",
         "wrong_event_loop": "the engine belongs to another event loop: make one store per loop",
+        "on_event_loop": "the event loop would wait for itself for ever: use `await context.resolutions()`",
     }
 
     reason: str
@@ -668,6 +715,32 @@ class NodeFailedError(AgentRunsError):
 
     failure: Failure = field(repr=False)
     usage: BudgetUsage | None = field(default=None, repr=False)
+
+    @classmethod
+    def retry_after(
+        cls,
+        delay: timedelta,
+        message: str = "the node asks for another attempt",
+        *,
+        code: str = "application.retry",
+        origin: str = "application",
+        usage: BudgetUsage | None = None,
+    ) -> Self:
+        """Ask for another attempt once ``delay`` has passed; message, code and origin are public.
+
+        Args:
+            delay: whole milliseconds, at most 30 days; counted from the commit of the failure.
+            message: for people.
+            code: what went wrong, for programs.
+            origin: which component says so.
+            usage: what this attempt has used.
+
+        Raises:
+            InvalidValueError: an argument breaks its grammar or bound.
+        """
+        # A failure is checked by the domain, which imports this module.
+        failure = import_module("agentruns.domain.failure").Failure
+        return cls(failure=failure.retry_after(delay, message, code=code, origin=origin), usage=usage)
 
 
 @frozen(kw_only=True, slots=False, eq=False)

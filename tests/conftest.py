@@ -1,5 +1,6 @@
 """A real PostgreSQL for the tests: one server, one template that is migrated once, and a clone of it for each test.
 
+A role that is no superuser owns the template, and another one is granted what a runtime needs.
 ``AGENTRUNS_TEST_MAJOR`` chooses the server: 16, 17 or 18. Workers of one session, and sessions at once, share it.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
@@ -18,17 +20,28 @@ from typing import Any
 import asyncpg
 import psutil
 import pytest
-from sqlalchemy import URL, Connection
+from jsonschema import Draft202012Validator
+from sqlalchemy import URL, Connection, make_url, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from agentruns import migrations
+from agentruns.domain.snapshot import AgentRunSnapshot
+from agentruns.domain.wire import to_wire
+from agentruns.operations import grants
 from agentruns.operations.embedded import EmbeddedServer
 from agentruns.runtime.graph_bundle import GraphBundle
+from agentruns.store.privileges import Role, expected
 from agentruns.testing.drives import DriveWorld, open_world
+from agentruns.testing.faults import WireProxy
 
 MAJOR = int(os.environ.get("AGENTRUNS_TEST_MAJOR", "18"))
-DATA = Path(tempfile.gettempdir()) / f"agentruns-tests-{os.geteuid()}-{MAJOR}"
+#: A file system in memory: a clone there takes a tenth of the time that a disk takes to make its files.
+_MEMORY = Path("/dev/shm")  # noqa: S108 - the server's folder in it is its account's alone
+_NEEDED_BYTES = 4 * 2**30
+#: Roles belong to the server, so all sessions share these.
+OWNER = "agentruns_owner"
+RUNTIME = "agentruns_runtime"
 _BUILDING = "agentruns_building"
 _LOCK = 0x6167656E74
 
@@ -37,20 +50,30 @@ InWorld = Callable[..., None]
 Within = Callable[[str, Callable[[Connection], Any]], Any]
 
 
+def _data_directory() -> Path:
+    has_room = os.access(_MEMORY, os.W_OK) and psutil.disk_usage(str(_MEMORY)).free >= _NEEDED_BYTES
+    return (_MEMORY if has_room else Path(tempfile.gettempdir())) / f"agentruns-tests-{os.geteuid()}-{MAJOR}"
+
+
 class Server:
     """The server of a session: makes databases and drops them."""
 
     def __init__(self, base: URL, runner: asyncio.Runner) -> None:
-        manifest = files("agentruns.migrations").joinpath("manifest.json").read_bytes()
         self.major = MAJOR
         self._base = base
         self._runner = runner
-        self._template = f"agentruns_{hashlib.sha256(manifest).hexdigest()[:16]}"
+        self._template = f"agentruns_{_content_of_template()}"
         self._names = (f"test_{os.getpid()}_{number}" for number in count())
         self._admin: asyncpg.Connection[Any] = runner.run(self._connect())
 
-    def url(self, database: str) -> str:
-        return self._base.set(database=database).render_as_string(hide_password=False)
+    def url(self, database: str, *, role: str | None = None) -> str:
+        """Give the URL of a database, for a superuser unless a role is named."""
+        user = role or self._base.username
+        return self._base.set(database=database, username=user).render_as_string(hide_password=False)
+
+    def superuser_url(self, url: str) -> str:
+        """Give the superuser's URL of the database that another URL names."""
+        return make_url(url).set(username=self._base.username).render_as_string(hide_password=False)
 
     def execute(self, statement: str) -> None:
         self._runner.run(self._admin.execute(statement))
@@ -73,7 +96,9 @@ class Server:
             databases = self._databases()
             if self._template not in databases:
                 self.drop(_BUILDING)
+                self._make_roles()
                 self.execute(f"CREATE DATABASE {_BUILDING}")
+                self.execute(f"GRANT CREATE ON DATABASE {_BUILDING} TO {OWNER}")
                 self._runner.run(self._migrate(_BUILDING))
                 self.execute(f"ALTER DATABASE {_BUILDING} RENAME TO {self._template}")
             for name in databases:
@@ -93,9 +118,18 @@ class Server:
 
     async def _migrate(self, database: str) -> None:
         engine = create_async_engine(self.url(database), poolclass=NullPool)
-        async with engine.connect() as connection:
+        async with engine.begin() as connection:
+            await connection.execute(text(f"SET LOCAL ROLE {OWNER}"))
             await connection.run_sync(migrations.upgrade)
+        async with engine.begin() as connection:
+            await connection.run_sync(grants.apply, grants.GrantedRoles(runtime=RUNTIME))
         await engine.dispose()
+
+    def _make_roles(self) -> None:
+        rows = self._runner.run(self._admin.fetch("SELECT rolname FROM pg_roles"))
+        existing = {row["rolname"] for row in rows}
+        for role in {OWNER, RUNTIME} - existing:
+            self.execute(f"CREATE ROLE {role} LOGIN")
 
     def _create(self, template: str) -> str:
         name = next(self._names)
@@ -107,11 +141,38 @@ class Server:
         return [row["datname"] for row in rows]
 
 
+def _content_of_template() -> str:
+    """Name what a template is made from: another one is made when it changes."""
+    manifest = files("agentruns.migrations").joinpath("manifest.json").read_bytes()
+    granted = ", ".join(map(str, sorted(expected(Role.RUNTIME))))
+    return hashlib.sha256(manifest + granted.encode()).hexdigest()[:16]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def every_snapshot_satisfies_its_document() -> Iterator[None]:
+    """SUB-19: hold each snapshot that the suite builds, wherever it does, against the published document."""
+    document = json.loads(files("agentruns.schemas").joinpath("agent-run-snapshot-1.0.0.json").read_bytes())
+    validator, check = Draft202012Validator(document), AgentRunSnapshot.__attrs_post_init__
+    known: set[int] = set()
+    refused: list[str] = []
+
+    def checked(snapshot: AgentRunSnapshot) -> None:
+        check(snapshot)
+        if hash(snapshot) not in known:
+            known.add(hash(snapshot))
+            refused.extend(error.message for error in validator.iter_errors(to_wire(snapshot)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AgentRunSnapshot, "__attrs_post_init__", checked)
+        yield
+    assert refused == []
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """The server, with its template migrated."""
     with (
-        EmbeddedServer(DATA, major=MAJOR, durable=False) as embedded,
+        EmbeddedServer(_data_directory(), major=MAJOR, durable=False) as embedded,
         asyncio.Runner() as runner,
     ):
         made = Server(embedded.url, runner)
@@ -121,11 +182,23 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def database_url(server: Server) -> Iterator[str]:
-    """A migrated database of the test's own, as SQLAlchemy's URL for asyncpg."""
+def database(server: Server) -> Iterator[str]:
+    """The name of a migrated database of the test's own."""
     name = server.clone()
-    yield server.url(name)
+    yield name
     server.drop(name)
+
+
+@pytest.fixture
+def database_url(server: Server, database: str) -> str:
+    """The database as a runtime sees it, with the grants of one; SQLAlchemy's URL for asyncpg."""
+    return server.url(database, role=RUNTIME)
+
+
+@pytest.fixture
+def owner_url(server: Server, database: str) -> str:
+    """The same database as a superuser sees it, who looks at everything and damages what a test wants damaged."""
+    return server.url(database)
 
 
 @pytest.fixture
@@ -144,24 +217,49 @@ def run() -> Iterator[Run]:
 
 
 @pytest.fixture
-def within(run: Run) -> Within:
-    """Call a function with a connection in a transaction, committed unless it raises: ``within(url, work)``."""
+def within(run: Run, server: Server) -> Within:
+    """Call a function with a superuser's connection to the database of a URL: ``within(url, work)``.
+
+    It is in a transaction, committed unless the function raises.
+    """
 
     async def call(url: str, work: Callable[[Connection], Any]) -> Any:
         async with create_async_engine(url, poolclass=NullPool).begin() as connection:
             return await connection.run_sync(work)
 
-    return lambda url, work: run(call(url, work))
+    return lambda url, work: run(call(server.superuser_url(url), work))
 
 
 @pytest.fixture
-def in_world(database_url: str, run: Run) -> InWorld:
+def in_world(database_url: str, owner_url: str, run: Run) -> InWorld:
     """Run a test in a world of one graph: ``in_world(work, graph, **options)`` of :func:`open_world`."""
 
     def call(work: Callable[[DriveWorld], Coroutine[Any, Any, None]], graph: GraphBundle, **options: Any) -> None:
         async def opened() -> None:
-            async with open_world(database_url, graph, **options) as world:
+            async with open_world(owner_url, graph, store_url=database_url, **options) as world:
                 await work(world)
+
+        run(opened())
+
+    return call
+
+
+@pytest.fixture
+def behind_a_wire(database_url: str, owner_url: str, run: Run) -> Callable[..., None]:
+    """Run a test behind a proxy: ``behind_a_wire(work, graph, **options)`` of :func:`open_world`.
+
+    What the world's own looks and damages read and write goes past the proxy.
+    """
+
+    def call(
+        work: Callable[[DriveWorld, WireProxy], Coroutine[Any, Any, None]], graph: GraphBundle, **options: Any
+    ) -> None:
+        async def opened() -> None:
+            async with (
+                WireProxy.before(database_url) as proxy,
+                open_world(owner_url, graph, store_url=proxy.url, **options) as world,
+            ):
+                await work(world, proxy)
 
         run(opened())
 

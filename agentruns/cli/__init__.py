@@ -13,9 +13,15 @@ from agentruns.cli.root import RootGroup
 COMMANDS: Final = {
     "db": ("agentruns.cli.db", "Migrate the schema, and verify it."),
     "demo": ("agentruns.cli.demo", "Show one run from end to end, a lost answer and a killed worker included."),
-    "runs": ("agentruns.cli.runs", "List runs and show them."),
+    "grants": ("agentruns.cli.grants", "Grant each role what it needs, and audit that."),
+    "graphs": ("agentruns.cli.graphs", "List graphs, draw them, and check that an application has what runs need."),
+    "quarantine": ("agentruns.cli.quarantine", "List runs that are isolated, and let them go on."),
+    "retention": ("agentruns.cli.retention", "Remove runs that nobody needs any more, whole and with a receipt."),
+    "runs": ("agentruns.cli.runs", "List runs, show them, say why they do not progress, and ask for their end."),
     "server": ("agentruns.cli.server", "Start and stop the embedded PostgreSQL."),
+    "tenants": ("agentruns.cli.tenants", "Count what tenants have, and limit how much of it may run at once."),
     "version": ("agentruns.cli.version", "Show the versions of package, schema and supported servers."),
+    "waits": ("agentruns.cli.waits", "List what runs wait for, and answer it."),
     "worker": ("agentruns.cli.worker", "Drive runs until told to stop."),
 }
 

@@ -1,21 +1,23 @@
-"""Where a command's database is, and one connection to it."""
+"""Where a command's database is, and one connection or a store to it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
+from attrs import evolve
 from sqlalchemy import URL, Connection
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agentruns.cli.options import Settings, database_url_text
 from agentruns.cli.output import Output
-from agentruns.errors import InvalidOptionError, StoreUnavailableError
+from agentruns.errors import InvalidOptionError
 from agentruns.runtime.engine import create_engine, database_url
+from agentruns.runtime.store import AgentRunStore
 from agentruns.store.options import StoreOptions
 
 T = TypeVar("T")
@@ -61,23 +63,52 @@ def _unreadable() -> InvalidOptionError:
 
 
 def read(settings: Settings, output: Output, work: Callable[[Connection], T]) -> T:
-    """Run reading statements on one connection, each a transaction of its own."""
+    """Run reading statements on one connection, each a transaction of its own.
+
+    Raises:
+        ConnectionError: there is no database, and nothing more is said of why.
+    """
+    with database(settings, output) as url:
+        return asyncio.run(_once(url, _options(settings), settings.timeout, work, isolation=None))
+
+
+def use_store(
+    settings: Settings,
+    output: Output,
+    work: Callable[[AgentRunStore], Awaitable[T]],
+    *,
+    role: Literal["runtime", "operator"] = "runtime",
+) -> T:
+    """Work with the services of the library, over a store that is open meanwhile and looked at as one of that role.
+
+    Raises:
+        SchemaVerificationError: the schema is not what this release needs.
+        StoreUnavailableError: there is no database.
+    """
+    with database(settings, output) as url:
+        return asyncio.run(_with_store(url, evolve(_options(settings), role=role), work))
+
+
+def migrate(settings: Settings, output: Output, work: Callable[[Connection], T]) -> T:
+    """Run a migration in one transaction, which is committed when it succeeds; errors as of :func:`read`."""
+    options = StoreOptions(schema=settings.schema, pool_size=1, statement_timeout=_MIGRATION_TIME)
+    with database(settings, output) as url:
+        return asyncio.run(_once(url, options, settings.timeout, work, isolation="READ COMMITTED"))
+
+
+def _options(settings: Settings) -> StoreOptions:
     statement = timedelta(seconds=settings.timeout)
-    options = StoreOptions(
+    return StoreOptions(
         schema=settings.schema,
         pool_size=1,
         statement_timeout=max(statement, timedelta(milliseconds=2)),
         lock_timeout=max(statement / 2, timedelta(milliseconds=1)),
     )
-    with database(settings, output) as url:
-        return asyncio.run(_once(url, options, settings.timeout, work, isolation=None))
 
 
-def migrate(settings: Settings, output: Output, work: Callable[[Connection], T]) -> T:
-    """Run a migration in one transaction, which is committed when it succeeds."""
-    options = StoreOptions(schema=settings.schema, pool_size=1, statement_timeout=_MIGRATION_TIME)
-    with database(settings, output) as url:
-        return asyncio.run(_once(url, options, settings.timeout, work, isolation="READ COMMITTED"))
+async def _with_store(url: URL, options: StoreOptions, work: Callable[[AgentRunStore], Awaitable[T]]) -> T:
+    async with AgentRunStore(url, options) as store:
+        return await work(store)
 
 
 async def _once(
@@ -97,7 +128,7 @@ async def _once(
             await engine.dispose()
     except (OSError, TimeoutError):
         pass
-    raise StoreUnavailableError(attempts=1)
+    raise ConnectionError
 
 
 async def _connected(connection: AsyncConnection, patience: float) -> AsyncConnection:

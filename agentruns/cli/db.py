@@ -13,11 +13,15 @@ from agentruns.cli import connection
 from agentruns.cli.options import Settings, settings_of
 from agentruns.cli.output import Output
 from agentruns.cli.root import Group
-from agentruns.errors import SchemaVerificationError
-from agentruns.operations.verification import verify_schema
+from agentruns.errors import InvalidOptionError, SchemaVerificationError
+from agentruns.migrations import manifest as manifests
+from agentruns.operations.verification import SchemaReport, verify_schema
 from agentruns.orm.base import SCHEMA_TOKEN
 from agentruns.orm.runs import AppliedRevisionRow
-from agentruns.store.verification import released_revisions, verify_server
+from agentruns.store.released import released_revisions
+from agentruns.store.verification import verify_server
+from agentruns.store.verification.catalogue import read_catalogue
+from agentruns.store.verification.role import PrivilegeMode, VerifiedRole
 
 HEAD = released_revisions()[-1].number
 _Applied = Sequence[Row[tuple[object, ...]]]
@@ -103,14 +107,35 @@ def history(context: click.Context) -> None:
 
 @db.command()
 @click.option("--strict", is_flag=True, help="Refuse a schema that is newer than this release.")
+@click.option(
+    "--privileges",
+    type=click.Choice(["warn", "require"]),
+    default="warn",
+    show_default=True,
+    help="What to do when the role may do more than it must.",
+)
+@click.option(
+    "--role",
+    type=click.Choice(["runtime", "operator"]),
+    default="runtime",
+    show_default=True,
+    help="The job that says what the role must be able to do.",
+)
 @click.pass_context
-def verify(context: click.Context, strict: bool) -> None:
-    """Verify that the server is supported and that the schema's revisions are this release's."""
+def verify(context: click.Context, strict: bool, privileges: PrivilegeMode, role: VerifiedRole) -> None:
+    """Verify the server, the revisions, every object of the schema, and what the role may do."""
     settings = settings_of(context)
     output = Output(settings)
-    report = connection.read(
-        settings, output, lambda reading: verify_schema(reading, schema=settings.schema, strict=strict)
-    )
+
+    def work(reading: Connection) -> SchemaReport:
+        return verify_schema(reading, schema=settings.schema, strict=strict, privileges=privileges, role=role)
+
+    try:
+        report = connection.read(settings, output, work)
+    except SchemaVerificationError as error:
+        if error.findings:
+            output.document({"schema": settings.schema, "verified": False, "findings": list(error.findings)})
+        raise
     output.document(
         {
             "schema": report.schema,
@@ -118,9 +143,26 @@ def verify(context: click.Context, strict: bool) -> None:
             "revision": report.revisions[-1],
             "revisions": len(report.revisions),
             "newer": list(report.newer),
+            "warnings": list(report.warnings),
             "verified": True,
         }
     )
+
+
+@db.command()
+@click.pass_context
+def manifest(context: click.Context) -> None:
+    """Write the manifest of the installed revisions and of the schema that they have made, as JSON."""
+    settings = settings_of(context)
+    if settings.schema != manifests.SCHEMA:
+        raise InvalidOptionError(option="schema", value=settings.schema, bound=manifests.SCHEMA)
+    output = Output(settings)
+
+    def work(reading: Connection) -> str:
+        verify_server(reading, settings.schema)
+        return manifests.render(read_catalogue(reading, schema=settings.schema))
+
+    output.text(connection.read(settings, output, work))
 
 
 def _show_newest(settings: Settings, output: Output, rows: _Applied) -> None:

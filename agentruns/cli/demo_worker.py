@@ -19,7 +19,7 @@ from agentruns.cli.options import DATABASE_URL_VARIABLE, Format
 from agentruns.runtime.context import GraphNodeContext
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
 from agentruns.runtime.shutdown import ShutdownSignal
-from agentruns.runtime.worker import AgentWorkerOptions
+from agentruns.runtime.worker_options import AgentWorkerOptions
 from agentruns.store.options import StoreOptions
 
 #: Of the worker that is killed: short, so that nobody waits long for the next one to be allowed to take over.

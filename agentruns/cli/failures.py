@@ -83,6 +83,16 @@ class Failure:
         return {"error": {name: getattr(self, name) for name in names}}
 
 
+#: Of a command that has no key and no ids to repeat.
+_UNREACHABLE: Final = Failure(
+    exit_code=UNAVAILABLE,
+    code="store_unavailable",
+    message="The database cannot be reached",
+    action="check the host and port in its URL and that the server runs, then try again",
+    retryable=True,
+)
+
+
 def report(error: Exception, output_format: Format) -> int:
     """Write a failure to standard error and hand back its exit code."""
     if isinstance(error, click.ClickException) and output_format is Format.TABLE:
@@ -102,6 +112,8 @@ def failure_of(error: Exception) -> Failure:
         return Failure(exit_code=USAGE, code="usage", message=error.format_message(), action="see --help")
     if type(error).__module__.partition(".")[0] == "sqlalchemy":
         return _database(error)
+    if isinstance(error, ConnectionError):
+        return _UNREACHABLE
     if isinstance(error, OSError) and isinstance(error.filename, str) and error.strerror:
         message = f"{error.strerror}: {error.filename}"
         return Failure(exit_code=USAGE, code="file", message=message, action="name a file that can be used")
@@ -126,6 +138,8 @@ def _ours(error: AgentRunsError) -> Failure:
 def _exit_code(error: AgentRunsError) -> int:
     if isinstance(error, DeploymentError) and error.reason in _NO_SERVER:
         return UNAVAILABLE
+    if isinstance(error, SchemaVerificationError) and error.reason == "excess_privileges":
+        return FINDINGS
     return next((code for kind, code in _CODES if isinstance(error, kind)), DEFECT)
 
 

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import chain
+from textwrap import wrap
 from typing import Final, TextIO
 
 from rich import box
@@ -19,6 +21,8 @@ from agentruns.cli.options import Format, Settings
 
 #: Wide enough for every table: whoever reads a pipe wants each row on its own line.
 _PIPE_WIDTH: Final = 4096
+#: So wide is what stands in a list of a document, which a person reads even through a pipe.
+_READABLE_WIDTH: Final = 100
 
 
 class Output:
@@ -36,6 +40,12 @@ class Output:
     def is_quiet(self) -> bool:
         """Nobody wants progress or messages."""
         return self._settings.is_quiet
+
+    @property
+    def is_watched(self) -> bool:
+        """A person sees at once what goes on: standard error is a terminal on which text can be replaced."""
+        is_wanted = not (self.is_json or self.is_quiet)
+        return is_wanted and sys.stderr.isatty() and not self.progress.is_dumb_terminal
 
     @cached_property
     def console(self) -> Console:
@@ -60,8 +70,9 @@ class Output:
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
+        room = _READABLE_WIDTH - max(map(len, members), default=0) - 2
         for name, value in members.items():
-            table.add_row(name.replace("_", " "), Text(_shown(value)))
+            table.add_row(name.replace("_", " "), Text(_in_lines(value, room)))
         self.console.print(table)
 
     def lines(self, rows: Iterable[Mapping[str, object]], *, columns: Sequence[str]) -> None:
@@ -102,6 +113,14 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(member) for member in value]
     return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+
+
+def _in_lines(value: object, room: int) -> str:
+    """Give each item of a list that is too long for one line a line of its own, and a long item several."""
+    if not isinstance(value, list | tuple) or len(_shown(value)) <= room:
+        return _shown(value)
+    folded = (wrap(_shown(item), room, subsequent_indent="  ", break_long_words=False) for item in value)
+    return "\n".join(chain.from_iterable(folded))
 
 
 def _shown(value: object) -> str:

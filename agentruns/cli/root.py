@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from agentruns.cli.failures import INTERRUPTED, report
+from agentruns.cli.logs import show_warnings
 from agentruns.cli.options import Format, global_options, output_format_of
 
 
@@ -61,6 +62,7 @@ class RootGroup(Group):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         signal.signal(signal.SIGTERM, _interrupt)
+        show_warnings()
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         except click.Abort:

@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import click
-from sqlalchemy import ColumnClause, Connection, Row, TableClause, Uuid, column, select, table
+from sqlalchemy import Connection, Row, select
 
 from agentruns.cli import connection
+from agentruns.cli.cancellation import cancel
+from agentruns.cli.explanation import explain
 from agentruns.cli.options import settings_of
 from agentruns.cli.output import Output
+from agentruns.cli.parameters import RUN, TENANT
 from agentruns.cli.root import Group
+from agentruns.cli.views import named, view
 from agentruns.domain.ids import RunId
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.status import RunStatus
 from agentruns.errors import RunNotFoundError
-from agentruns.operations.verification import verify_schema
+from agentruns.operations.verification import verify_revisions
 
 PAGE: Final = 100
 _STATUSES: Final = [status.value for status in RunStatus if status is not RunStatus.PENDING]
@@ -57,34 +61,37 @@ _NODE_COLUMNS: Final = (
     "digest",
     "retry_not_before",
 )
-_IDS: Final = frozenset({"run_id", "attempt_id"})
 _LISTED: Final = ("run_id", "status", "superstep", "events", "agent_name", "graph_name", "lease_epoch", "admitted_at")
 _ATTEMPTS: Final = ("superstep", "node_id", "attempt", "epoch", "status", "started_at", "ended_at", "bytes")
 
 
 @click.group(cls=Group)
 def runs() -> None:
-    """List runs and show them."""
+    """List runs, show them, say why they do not progress, and ask for their end."""
+
+
+runs.add_command(cancel)
+runs.add_command(explain)
 
 
 @runs.command(name="list")
-@click.option("--tenant", required=True, help="Tenant that owns the runs.")
+@click.option("--tenant", type=TENANT, required=True, metavar="T", help="Tenant that owns the runs.")
 @click.option("--status", type=click.Choice(_STATUSES), help="Only runs of this status.")
-@click.option("--after", metavar="RUN", help="Only runs after this one, in the order of their ids.")
+@click.option("--after", type=RUN, metavar="RUN", help="Only runs after this one, in the order of their ids.")
 @click.pass_context
-def list_runs(context: click.Context, tenant: str, status: str | None, after: str | None) -> None:
+def list_runs(context: click.Context, tenant: TenantId, status: str | None, after: RunId | None) -> None:
     """List a tenant's runs, oldest first, a hundred at a time."""
     settings = settings_of(context)
     output = Output(settings)
-    conditions = [_named("tenant_id") == TenantId(tenant).text]
+    conditions = [named("tenant_id") == tenant.text]
     if status is not None:
-        conditions.append(_named("status") == status)
+        conditions.append(named("status") == status)
     if after is not None:
-        conditions.append(_named("run_id") > RunId.parse(after).text)
+        conditions.append(named("run_id") > after.text)
 
     def work(reading: Connection) -> Sequence[Row[Any]]:
-        verify_schema(reading, schema=settings.schema)
-        overview = _view("run_overview", _RUN_COLUMNS, settings.schema)
+        verify_revisions(reading, schema=settings.schema)
+        overview = view("run_overview", _RUN_COLUMNS, schema=settings.schema)
         return reading.execute(select(overview).where(*conditions).order_by("run_id").limit(PAGE + 1)).all()
 
     rows = connection.read(settings, output, work)
@@ -94,20 +101,19 @@ def list_runs(context: click.Context, tenant: str, status: str | None, after: st
 
 
 @runs.command()
-@click.argument("tenant")
-@click.argument("run")
+@click.argument("tenant", type=TENANT)
+@click.argument("run", type=RUN)
 @click.pass_context
-def show(context: click.Context, tenant: str, run: str) -> None:
+def show(context: click.Context, tenant: TenantId, run: RunId) -> None:
     """Show one run and the attempts of its nodes."""
     settings = settings_of(context)
     output = Output(settings)
-    tenant_id, run_id = TenantId(tenant), RunId.parse(run)
 
     def work(reading: Connection) -> tuple[Row[Any] | None, Sequence[Row[Any]]]:
-        verify_schema(reading, schema=settings.schema)
-        conditions = [_named("tenant_id") == tenant_id.text, _named("run_id") == run_id.text]
-        overview = _view("run_overview", _RUN_COLUMNS, settings.schema)
-        attempts = _view("node_overview", _NODE_COLUMNS, settings.schema)
+        verify_revisions(reading, schema=settings.schema)
+        conditions = [named("tenant_id") == tenant.text, named("run_id") == run.text]
+        overview = view("run_overview", _RUN_COLUMNS, schema=settings.schema)
+        attempts = view("node_overview", _NODE_COLUMNS, schema=settings.schema)
         order = ("superstep", "node_id", "attempt")
         return (
             reading.execute(select(overview).where(*conditions)).one_or_none(),
@@ -116,7 +122,7 @@ def show(context: click.Context, tenant: str, run: str) -> None:
 
     found, attempts = connection.read(settings, output, work)
     if found is None:
-        raise RunNotFoundError(tenant_id=tenant_id, id=run_id)
+        raise RunNotFoundError(tenant_id=tenant, id=run)
     _show(output, found._asdict(), [row._asdict() for row in attempts])
 
 
@@ -127,11 +133,3 @@ def _show(output: Output, run: dict[str, Any], attempts: list[dict[str, Any]]) -
     output.document(run)
     if attempts:
         output.lines(attempts, columns=_ATTEMPTS)
-
-
-def _view(name: str, columns: Sequence[str], schema: str) -> TableClause:
-    return table(name, *map(_named, columns), schema=schema)
-
-
-def _named(name: str) -> ColumnClause[Any]:
-    return column(name, Uuid(as_uuid=False)) if name in _IDS else column(name)

@@ -15,7 +15,7 @@ from agentruns.cli.root import Command
 @click.pass_context
 def version(context: click.Context) -> None:
     """Show the versions of package, schema and supported servers."""
-    from agentruns.store.verification import released_revisions  # noqa: PLC0415 - the help needs no SQLAlchemy
+    from agentruns.store.released import released_revisions  # noqa: PLC0415 - the help needs no SQLAlchemy
 
     Output(settings_of(context)).document(
         {

@@ -10,16 +10,17 @@ from attrs import frozen
 
 from agentruns.domain.agent import AgentDescriptor
 from agentruns.domain.authority import AgentAdmissionAuthority, AgentAdmissionBudgetLayer
+from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.budget import MAX_LAYERS, ResolvedBudget
+from agentruns.domain.copies import copy_with
 from agentruns.domain.digests import Digest, DigestPurpose
 from agentruns.domain.identity import GraphReference
 from agentruns.domain.json_limits import MIB
-from agentruns.domain.kept import KeptBytes
+from agentruns.domain.kept import KeptBytes, keep_bytes
 from agentruns.domain.members import check_members
 from agentruns.domain.request import AgentRequest
 from agentruns.domain.result import AgentResultProvenance
 from agentruns.domain.timestamps import Timestamp
-from agentruns.domain.usage import BudgetUsage
 from agentruns.errors import AgentAdmissionRejectedError, BudgetExceededError, InvalidValueError
 
 __all__ = [
@@ -105,6 +106,33 @@ class AgentAdmissionIntent(KeptBytes):
             authority=authority,
         )
 
+    def of_another_run(
+        self,
+        provenance: AgentResultProvenance,
+        input: BoundedJson,  # noqa: A002  # the member's name
+        *,
+        canonical: bytes,
+    ) -> Self:
+        """Give an intent that differs from this one in the names of its run and in its input alone.
+
+        What the two have in common is not checked again.
+
+        Args:
+            provenance: of the other run, and of the same agent.
+            input: of the other request.
+            canonical: the bytes of the other intent, which the caller has compared.
+
+        Raises:
+            InvalidValueError: ``provenance_mismatch``, and those of :meth:`AgentRequest.validate_for`.
+        """
+        known = self.request
+        request = AgentRequest(input_schema=known.input_schema, input=input, budget_limits=known.budget_limits)
+        provenance.validate_for(self.descriptor)
+        request.validate_for(self.descriptor, self.budget)
+        intent = copy_with(self, {"provenance": provenance, "request": request})
+        keep_bytes(intent, canonical)
+        return intent
+
 
 @frozen(kw_only=True)
 class AgentAdmission:
@@ -120,7 +148,7 @@ class AgentAdmission:
 
     def __attrs_post_init__(self) -> None:
         check_members(self)
-        self.intent.budget.remaining(BudgetUsage.zero(), self.admitted_at)
+        self.intent.budget.check_deadline(self.admitted_at)  # without usage nothing else is exceeded
 
     @classmethod
     def commit(cls, intent: AgentAdmissionIntent, admitted_at: Timestamp) -> Self:

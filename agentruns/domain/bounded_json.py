@@ -13,6 +13,9 @@ from agentruns.domain.json_limits import JsonLimits
 from agentruns.domain.json_parse import parse_text
 from agentruns.errors import InvalidJsonError
 
+#: For bytes that are known to be one canonical value: nothing has to be detected or skipped around it.
+_DECODER = json.JSONDecoder()
+
 
 class _KeptDigest:
     """Keep the digest outside equality, ``repr``, wire form and pickles."""
@@ -74,7 +77,7 @@ class BoundedJson(_KeptDigest):
     @property
     def value(self) -> JsonTree:
         """Decode a fresh tree."""
-        tree: JsonTree = json.loads(self.data)
+        tree: JsonTree = _DECODER.raw_decode(self.data.decode())[0]
         return tree
 
     @property

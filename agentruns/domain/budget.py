@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -26,6 +27,9 @@ from agentruns.errors import BudgetExceededError, InvalidValueError
 
 #: Layers of an admission, those of the descriptor and the request included.
 MAX_LAYERS = 16
+
+#: Reads the counters of a budget, or of usage, in the order of the table.
+_counters: Final[Callable[[Any], tuple[CounterValue, ...]]] = attrgetter(*[each.name for each in COUNTER_DIMENSIONS])
 
 
 @frozen(kw_only=True)
@@ -96,26 +100,46 @@ class ResolvedBudget(_EveryDimension):
             raise InvalidValueError(type_name="ResolvedBudget", reason="too_many_layers")
         return _resolved(tuple(layers))
 
-    def remaining(self, usage: BudgetUsage, observed_at: Timestamp) -> BudgetRemaining:
-        """Tell what is left after ``usage`` at the database's instant ``observed_at``.
+    def check_deadline(self, observed_at: Timestamp) -> None:
+        """Refuse an instant at which the time is over.
 
         Raises:
-            BudgetExceededError: ``deadline``, ``limit``, ``unbudgeted_currency``, ``cost`` or ``unpriced_cost``:
-                the first that applies.
+            BudgetExceededError: ``deadline``.
         """
         if observed_at >= self.deadline:
             raise BudgetExceededError(
                 reason="deadline", dimension="deadline", limit=str(self.deadline), actual=str(observed_at)
             )
-        counters: dict[str, Any] = {
-            each.name: _left(each, getattr(self, each.name), getattr(usage, each.name)) for each in COUNTER_DIMENSIONS
-        }
-        costs = _costs_left(self.costs, usage.known_costs)
-        if int(usage.unpriced_cost_events) > 0:
+
+    def check_usage(self, usage: BudgetUsage, observed_at: Timestamp) -> None:
+        """Refuse ``usage`` that does not fit at the database's instant ``observed_at``.
+
+        Raises:
+            BudgetExceededError: ``deadline``, ``limit``, ``unbudgeted_currency``, ``cost`` or ``unpriced_cost``:
+                the first that applies.
+        """
+        self.check_deadline(observed_at)
+        for each, limit, used in zip(COUNTER_DIMENSIONS, _counters(self), _counters(usage), strict=True):
+            if used.value > limit.value:
+                raise BudgetExceededError(reason="limit", dimension=each.name, limit=str(limit), actual=str(used))
+        _costs_left(self.costs, usage.known_costs)
+        if usage.unpriced_cost_events.value > 0:
             raise BudgetExceededError(
                 reason="unpriced_cost", dimension="costs", limit="0", actual=str(usage.unpriced_cost_events)
             )
-        return BudgetRemaining(deadline=self.deadline, costs=costs, **counters)
+
+    def remaining(self, usage: BudgetUsage, observed_at: Timestamp) -> BudgetRemaining:
+        """Tell what is left after ``usage`` at the database's instant ``observed_at``.
+
+        Raises:
+            BudgetExceededError: as :meth:`check_usage`.
+        """
+        self.check_usage(usage, observed_at)
+        counters: dict[str, Any] = {
+            each.name: each.counter(limit.value - used.value)
+            for each, limit, used in zip(COUNTER_DIMENSIONS, _counters(self), _counters(usage), strict=True)
+        }
+        return BudgetRemaining(deadline=self.deadline, costs=_costs_left(self.costs, usage.known_costs), **counters)
 
     def narrows(self, parent: ResolvedBudget) -> bool:
         """Tell whether a child may have this budget: nothing of it is above the parent's.
@@ -142,12 +166,6 @@ def _resolved(layers: tuple[BudgetLimits, ...]) -> ResolvedBudget:
     for subset, inclusive in SUBSETS:
         members[subset] = min(members[subset], members[inclusive])
     return ResolvedBudget(**members)
-
-
-def _left(dimension: BudgetDimension, limit: CounterValue, used: CounterValue) -> CounterValue:
-    if used.value > limit.value:
-        raise BudgetExceededError(reason="limit", dimension=dimension.name, limit=str(limit), actual=str(used))
-    return limit if used.value == 0 else dimension.counter(limit.value - used.value)
 
 
 def _costs_left(ceilings: Costs, used: Costs) -> Costs:

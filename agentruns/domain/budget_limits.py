@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -89,7 +89,7 @@ class BudgetLimits(KeptBytes):
     @property
     def is_empty(self) -> bool:
         """Nothing is stated. Empty ``costs`` are an opinion."""
-        return not self.stated
+        return self == _EMPTY
 
     @property
     def stated(self) -> tuple[str, ...]:
@@ -102,6 +102,9 @@ class BudgetLimits(KeptBytes):
         Of ``costs`` the currencies stay that both state. Associative, commutative and idempotent.
         """
         return BudgetLimits(**smallest_members((self, other)))
+
+
+_EMPTY: Final = BudgetLimits()
 
 
 def smallest_members(layers: Sequence[BudgetLimits]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import attrs
 
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.canonical import canonical_bytes
+from agentruns.domain.numbers import Counter
 from agentruns.domain.scalars import Scalar, TextScalar
 from agentruns.domain.scopes import ScopeSet
 from agentruns.domain.splice import NULL, array, joined_object, member_order, member_prefix, quoted
@@ -55,7 +56,7 @@ def _class_encoder(cls: type) -> Encoder:
     if issubclass(cls, Scalar):
         if issubclass(cls, TextScalar):
             return _escaped if cls.needs_escape else _quoted_text
-        return _quoted
+        return _quoted_number if issubclass(cls, Counter) else _quoted
     if issubclass(cls, Enum):
         return _enum_encoder(cls)
     return _attrs_encoder(cls) if attrs.has(cls) else canonical_bytes
@@ -73,11 +74,15 @@ def _kept(record: Any) -> bytes:
 
 
 def _quoted(value: object) -> bytes:
-    return quoted(str(value))
+    return b'"%b"' % str(value).encode("ascii")
 
 
 def _quoted_text(value: TextScalar) -> bytes:
     return b'"%b"' % value.text.encode()
+
+
+def _quoted_number(value: Counter) -> bytes:
+    return b'"%d"' % value.value
 
 
 def _escaped(value: object) -> bytes:

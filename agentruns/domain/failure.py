@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import Enum, unique
 from typing import Self
 
@@ -139,6 +140,47 @@ class Failure:
             message=f"unexpected exception of class {exception_name(error)}",
             retry_advice=NeverRetry() if retry_advice is None else retry_advice,
             details=details,
+        )
+
+    @classmethod
+    def cancellation(
+        cls,
+        message: str,
+        *,
+        id: FailureId,  # noqa: A002  # the member's name
+        code: str = "application.cancelled",
+        origin: str = "application",
+    ) -> Self:
+        """Say why a run is to end. Everything in it is public, and ``id`` is kept for every retry.
+
+        Raises:
+            InvalidValueError: a member breaks its grammar.
+        """
+        return cls(
+            id=id,
+            category=FailureCategory.CANCELLED,
+            code=FailureCode(code),
+            origin=FailureOrigin(origin),
+            message=message,
+            retry_advice=NeverRetry(),
+        )
+
+    @classmethod
+    def retry_after(
+        cls, delay: timedelta, message: str, *, code: str = "application.retry", origin: str = "application"
+    ) -> Self:
+        """Say why an attempt failed that is worth repeating once ``delay`` has passed. Everything in it is public.
+
+        Raises:
+            InvalidValueError: a member breaks its grammar, or the delay is not of whole milliseconds up to 30 days.
+        """
+        return cls(
+            id=FailureId.generate(),
+            category=FailureCategory.DEPENDENCY_UNAVAILABLE,
+            code=FailureCode(code),
+            origin=FailureOrigin(origin),
+            message=message,
+            retry_advice=SafeAfter.of(delay),
         )
 
     @property

@@ -7,8 +7,10 @@ from typing import Final
 from agentruns.domain.scalars import FailureCode, FailureOrigin
 
 ORIGIN_RUNTIME: Final = FailureOrigin("agentruns.runtime")
+ORIGIN_OPERATOR: Final = FailureOrigin("agentruns.operator")
 ORIGIN_GRAPH: Final = FailureOrigin("agentruns.runtime.graph")
 
+OPERATOR_CANCELLED: Final = FailureCode("operator.run.cancelled")
 DEADLINE_EXPIRED: Final = FailureCode("agent.deadline.expired")
 INTERRUPT_EXPIRED: Final = FailureCode("agent.interrupt.expired")
 

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from agentruns.domain.digests import Digest
 from agentruns.domain.ids import ArtifactId, RunId
+from agentruns.domain.kept import KeptBytes
 from agentruns.domain.members import check_members
 from agentruns.domain.numbers import ByteCount
 from agentruns.domain.scalars import CapabilityName, SubjectId, TenantId, Version, refuse
@@ -52,7 +53,7 @@ class CapabilityReference:
 
 
 @frozen(kw_only=True, order=True)
-class CapabilityIdentity:
+class CapabilityIdentity(KeptBytes):
     """Say which agent, model, tool, graph, reducer, policy or instruction. Ordered by owner, name, version.
 
     Attributes:
@@ -86,7 +87,7 @@ class SchemaReference:
 
 
 @frozen(kw_only=True)
-class GraphReference:
+class GraphReference(KeptBytes):
     """Pin a graph in an admission; a checkpoint pins its digest.
 
     Attributes:

@@ -130,7 +130,7 @@ class DestinationId(UuidScalar):
 
 
 class ReservationId(UuidScalar):
-    """Identify a reservation of budget."""
+    """Identify a reservation: of budget, or of a turn in a cycle of fair scheduling."""
 
     __slots__ = ()
 

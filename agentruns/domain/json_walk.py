@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from attrs import define, frozen
+from attrs import frozen
 
 from agentruns.domain.json_limits import JsonLimits
 from agentruns.errors import InvalidJsonError
 
 JsonTree: TypeAlias = "bool | int | float | str | list[JsonTree] | dict[str, JsonTree] | None"
 
-_Container: TypeAlias = "dict[object, object] | list[object]"
+_Container: TypeAlias = "dict[Any, Any] | list[Any]"
 
 INTEGER_MAX = 2**53 - 1
 #: From here on a float's canonical form has an exponent and reads back as a float.
@@ -61,27 +61,25 @@ def utf8_size(text: str) -> int | None:
         return None
 
 
-@define(eq=False)
-class _Place:
-    """A container that is still to be walked, and the way to it; the root has no parent."""
-
-    container: _Container
-    depth: int
-    parent: _Place | None
-    token: str | int
+#: A container that is still to be walked, its depth, the place that it stands in, and its name or index there. A tuple,
+#: because one is made for every container; the root stands in none.
+_Place: TypeAlias = "tuple[_Container, int, _Place | None, str | int]"
 
 
 def _pointer(place: _Place | None, *last: str | int) -> str:
     """Write the JSON pointer (RFC 6901) of a container, or of one of its values."""
     tokens = list(last) if place is not None else []
-    while place is not None and place.parent is not None:
-        tokens.append(place.token)
-        place = place.parent
+    while place is not None and place[2] is not None:
+        tokens.append(place[3])
+        place = place[2]
     return "".join(f"/{str(token).replace('~', '~0').replace('/', '~1')}" for token in reversed(tokens))
 
 
 class _Walk:
-    """Carry the counts of one walk, depth first, so that a container within itself ends at the depth limit."""
+    """Carry the counts of one walk, depth first, so that a container within itself ends at the depth limit.
+
+    What nearly every value is, a short ASCII text or a container, is dealt with in the loops themselves.
+    """
 
     __slots__ = ("depth", "is_plain", "limits", "nodes", "open")
 
@@ -93,33 +91,39 @@ class _Walk:
         self.open: list[_Place] = []
 
     def run(self, tree: object) -> Walked:
-        self._value(None, 0, tree)
+        if type(tree) is dict or type(tree) is list:
+            self._enter((tree, 1, None, 0))
+        else:
+            self._scalar(None, 0, tree)
         while self.open:
             place = self.open.pop()
-            if isinstance(place.container, dict):
-                self._object(place, place.container)
+            container = place[0]
+            self._count(place, len(container))
+            if isinstance(container, dict):
+                self._object(place, container)
             else:
-                self._array(place, place.container)
+                self._array(place, container)
         return Walked(self.depth, self.nodes, self.is_plain)
 
-    def _object(self, place: _Place, members: dict[object, object]) -> None:
-        self._count(place, len(members))
-        longest = self.limits.max_string_bytes
+    def _object(self, place: _Place, members: dict[Any, Any]) -> None:
+        longest, longest_name, depth = self.limits.max_string_bytes, self.limits.max_key_bytes, place[1] + 1
         for name, value in members.items():
-            if type(name) is not str:
-                raise InvalidJsonError(
-                    reason="unsupported_type", type_name=type(name).__name__, pointer=_pointer(place)
-                )
-            self._name(place, name)
-            if type(value) is not str or len(value) > longest or not value.isascii():
-                self._value(place, name, value)
+            if type(name) is not str or len(name) > longest_name or not name.isascii():
+                self._name(place, name)
+            kind = type(value)
+            if kind is dict or kind is list:
+                self._enter((value, depth, place, name))
+            elif kind is not str or len(value) > longest or not value.isascii():
+                self._scalar(place, name, value)
 
-    def _array(self, place: _Place, entries: list[object]) -> None:
-        self._count(place, len(entries))
-        longest = self.limits.max_string_bytes
+    def _array(self, place: _Place, entries: list[Any]) -> None:
+        longest, depth = self.limits.max_string_bytes, place[1] + 1
         for index, value in enumerate(entries):
-            if type(value) is not str or len(value) > longest or not value.isascii():
-                self._value(place, index, value)
+            kind = type(value)
+            if kind is dict or kind is list:
+                self._enter((value, depth, place, index))
+            elif kind is not str or len(value) > longest or not value.isascii():
+                self._scalar(place, index, value)
 
     def _count(self, place: _Place, entries: int) -> None:
         self.nodes += entries
@@ -128,10 +132,16 @@ class _Walk:
         if self.nodes > self.limits.max_nodes:
             raise _beyond("too_many_nodes", self.limits.max_nodes, self.nodes, _pointer(place))
 
-    def _value(self, place: _Place | None, token: str | int, value: object) -> None:
-        if type(value) is dict or type(value) is list:
-            self._enter(place, token, value)
-        elif type(value) is str:
+    def _enter(self, place: _Place) -> None:
+        depth = place[1]
+        if depth > self.depth:
+            if depth > self.limits.max_depth:
+                raise _beyond("nesting_too_deep", self.limits.max_depth, depth, _pointer(place))
+            self.depth = depth
+        self.open.append(place)
+
+    def _scalar(self, place: _Place | None, token: str | int, value: object) -> None:
+        if type(value) is str:
             if fault := _text_fault(value, self.limits.max_string_bytes, "string_too_large", _pointer(place, token)):
                 raise fault
         elif type(value) is int:
@@ -146,20 +156,12 @@ class _Walk:
                 reason="unsupported_type", type_name=type(value).__name__, pointer=_pointer(place, token)
             )
 
-    def _enter(self, place: _Place | None, token: str | int, container: _Container) -> None:
-        depth = place.depth + 1 if place is not None else 1
-        if depth > self.limits.max_depth:
-            raise _beyond("nesting_too_deep", self.limits.max_depth, depth, _pointer(place, token))
-        self.depth = max(self.depth, depth)
-        self.open.append(_Place(container, depth, place, token))
-
-    def _name(self, place: _Place, name: str) -> None:
-        longest = self.limits.max_key_bytes
+    def _name(self, place: _Place, name: object) -> None:
+        if type(name) is not str:
+            raise InvalidJsonError(reason="unsupported_type", type_name=type(name).__name__, pointer=_pointer(place))
         if not name.isascii():
             self.is_plain = False
-        elif len(name) <= longest:
-            return
-        if fault := _text_fault(name, longest, "name_too_large", _pointer(place)):
+        if fault := _text_fault(name, self.limits.max_key_bytes, "name_too_large", _pointer(place)):
             raise fault
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
@@ -16,6 +16,9 @@ from agentruns.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from agentruns.domain.ledger.event import JournalHead
+
+#: The most that the limit of a tenant may be.
+MAXIMUM_LIVE_LEASES: Final = 1_024
 
 
 @frozen(kw_only=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from types import NoneType, UnionType
-from typing import TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from attrs import fields, frozen
+from attrs import fields
 
 from agentruns.errors import InvalidValueError
 
 _Types: TypeAlias = frozenset[type]
 
 
-@frozen
-class _Member:
+class _Member(NamedTuple):
     """Say which classes a member may have, exactly, and those of its entries if it is a tuple."""
 
     name: str
@@ -28,14 +27,14 @@ def check_members(record: object) -> None:
         InvalidValueError: ``wrong_type``; ``path`` leads to the member.
     """
     kind = type(record)
-    for member in _MEMBERS.get(kind) or _declare(kind):
-        value = getattr(record, member.name)
-        if value.__class__ not in member.types:
-            raise _wrong_type(record, member.name)
+    for name, types, entries in _MEMBERS.get(kind) or _declare(kind):
+        value = getattr(record, name)
+        if value.__class__ not in types:
+            raise _wrong_type(record, name)
         if value.__class__ is tuple:
             for index, entry in enumerate(value):
-                if entry.__class__ not in member.entries:
-                    raise _wrong_type(record, member.name, index)
+                if entry.__class__ not in entries:
+                    raise _wrong_type(record, name, index)
 
 
 def check_bound(record: object, name: str, lowest: int, highest: int) -> None:

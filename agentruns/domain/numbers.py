@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from attrs import frozen
 
@@ -88,6 +89,16 @@ class Counter(Scalar):
             raise TypeError("a counter is multiplied by int")
         return self._checked(self.value * factor)
 
+    def raised(self, count: int) -> Self:
+        """Add a plain integer.
+
+        Raises:
+            InvalidValueError: ``overflow`` or ``underflow``.
+        """
+        if type(count) is not int:
+            raise TypeError("a counter is raised by int")
+        return self._checked(self.value + count)
+
     def next(self) -> Self:
         """Count one further.
 
@@ -102,11 +113,12 @@ class Counter(Scalar):
         return other.value
 
     def _checked(self, value: int) -> Self:
-        if value > self.highest:
-            raise refuse(self, "overflow")
-        if value < self.lowest:
-            raise refuse(self, "underflow")
-        return type(self)(value)
+        """Make another value of the class past its constructor, which would check the range once more."""
+        if not self.lowest <= value <= self.highest:
+            raise refuse(self, "overflow" if value > self.highest else "underflow")
+        made = object.__new__(type(self))
+        _set_value(made, value)
+        return made
 
     def __int__(self) -> int:
         return self.value
@@ -139,6 +151,10 @@ class Counter(Scalar):
 
     def __reduce__(self) -> tuple[type[Self], tuple[int]]:
         return type(self), (self.value,)
+
+
+#: Sets the value of a new counter past the guard of frozen records.
+_set_value: Final[Callable[[Counter, int], None]] = Counter.__dict__["value"].__set__
 
 
 class DurationMillis(Counter):

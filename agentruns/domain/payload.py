@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from attrs import field, frozen
 
 from agentruns.domain.bounded_json import BoundedJson
+from agentruns.domain.canonical import JsonTree
 from agentruns.domain.identity import SchemaReference
 from agentruns.domain.json_limits import MIB, JsonLimits
 from agentruns.domain.members import check_members
@@ -33,3 +34,12 @@ class JournalPayload(KeptBytes):
     def __attrs_post_init__(self) -> None:
         check_members(self)
         encode(self)
+
+    @classmethod
+    def of(cls, schema: SchemaReference, kind: str, tree: JsonTree) -> Self:
+        """Take a document from a tree of plain JSON; its bytes are taken at once.
+
+        Raises:
+            InvalidValueError: the kind breaks its grammar, or the tree is no JSON within the maximum limits.
+        """
+        return cls(schema=schema, kind=JournalEventKind(kind), data=BoundedJson.of(tree, JsonLimits.MAXIMUM))

@@ -1,4 +1,4 @@
-"""Why a run was isolated."""
+"""Why a run was isolated, and on what evidence it was let go."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from agentruns.domain.ids import QuarantineId
 from agentruns.domain.kept import KeptBytes
 from agentruns.domain.members import check_members
 from agentruns.domain.numbers import FencingEpoch
+from agentruns.domain.operator_authority import OperatorAuthority
 from agentruns.errors import InvalidValueError
 
 _COMPONENT = re.compile(r"[a-z0-9._:-]{1,128}")
@@ -58,3 +59,26 @@ class Quarantine(KeptBytes):
         check_members(self)
         if not _COMPONENT.fullmatch(self.component):
             raise InvalidValueError(type_name="Quarantine", reason="invalid_component")
+
+
+@frozen(kw_only=True)
+class QuarantineRelease(KeptBytes):
+    """Record who let an isolated run go on, and on what evidence. As with the quarantine, the instant stands beside it.
+
+    Attributes:
+        quarantine_id: of the record that is answered; there is one release of each.
+        authority: who decided, and why.
+        evidence_digest: plain digest of what was decided on, kept elsewhere.
+        verification_digest: plain digest of the report of what was verified before.
+    """
+
+    digest_purpose: ClassVar[DigestPurpose] = DigestPurpose.QUARANTINE_RELEASE
+    max_wire_bytes: ClassVar[int] = 64 * 1024
+
+    quarantine_id: QuarantineId
+    authority: OperatorAuthority
+    evidence_digest: Digest
+    verification_digest: Digest
+
+    def __attrs_post_init__(self) -> None:
+        check_members(self)

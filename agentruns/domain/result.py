@@ -114,7 +114,7 @@ class AgentResult:
             raise _refused("schema_mismatch")
         if descriptor.model is not None and int(self.usage.model_turns) == 0:
             raise _refused("missing_model_turn")
-        budget.remaining(self.usage, self.completed_at)
+        budget.check_usage(self.usage, self.completed_at)
 
 
 def _refused(reason: str) -> InvalidValueError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias
+from datetime import timedelta
+from typing import ClassVar, Self, TypeAlias
 
 from attrs import frozen
 
@@ -23,7 +24,7 @@ class NeverRetry:
 
 @frozen(kw_only=True)
 class SafeAfter:
-    """Repeating is safe once ``delay`` has passed; at most 30 days."""
+    """Repeating is safe once ``delay`` has passed; at most 30 days. :meth:`of` takes a ``timedelta``."""
 
     kind: ClassVar[str] = "safe_after"
 
@@ -33,6 +34,15 @@ class SafeAfter:
         check_members(self)
         if self.delay > MAX_DELAY:
             raise InvalidValueError(type_name="SafeAfter", reason="delay_too_long")
+
+    @classmethod
+    def of(cls, delay: timedelta) -> Self:
+        """Take the standard library's duration, in whole milliseconds.
+
+        Raises:
+            InvalidValueError: it has microseconds, is negative or longer than 30 days.
+        """
+        return cls(delay=DurationMillis.from_timedelta(delay))
 
 
 @frozen(kw_only=True)

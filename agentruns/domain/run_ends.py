@@ -112,6 +112,7 @@ class StoredWait:
     """
 
     wait_id: str
+    kind: str
     digest: bytes
     sequence: int
     registration_digest: bytes
@@ -140,6 +141,7 @@ class RunEnds:
         run_id: of the run that was asked for, or as the row of the key states it; ``None`` when there is no such row.
         key_digest: digest of the key that was looked up, if it was a key.
         now: the database's clock at the read.
+        is_read_only: whether the transaction may not write.
         is_whole: whether bodies were read; they are left out when a batch grows too large.
         run: ``None`` when there is no run row.
         admitted: the row that the admission wrote, with or without a key.
@@ -156,6 +158,7 @@ class RunEnds:
     run_id: str | None
     key_digest: Digest | None
     now: datetime
+    is_read_only: bool
     is_whole: bool
     run: StoredRun | None
     admitted: StoredKey | None

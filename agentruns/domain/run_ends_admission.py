@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -36,6 +37,8 @@ from agentruns.errors import AgentSubmissionNotFoundError, RunNotFoundError
 DecodeAdmission: TypeAlias = Callable[[Digest, bytes], AgentAdmissionIntent]
 
 _READY: Final = JsonLimits.record(160 * KIB)
+#: Ready sets that are kept as records: a graph has few of them.
+_READY_KEPT: Final = 128
 
 
 @frozen(kw_only=True)
@@ -122,6 +125,7 @@ def checkpoint_of(ends: RunEnds, stored: StoredCheckpoint, graph_digest: Digest)
     return checkpoint
 
 
+@lru_cache(maxsize=_READY_KEPT)
 def _ready_nodes(ready: bytes) -> ReadyNodes:
     tree: Any = parse_canonical(ready, _READY)
     return ReadyNodes(tuple(map(NodeId.parse, tree)))

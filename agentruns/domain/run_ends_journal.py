@@ -77,8 +77,11 @@ def insist(ends: RunEnds, component: str, *, holds: bool) -> None:
 
 def instant(ends: RunEnds, component: str, value: datetime) -> Timestamp:
     """Read an instant of a column; what a driver makes of the infinities is naive, and corrupt."""
-    with well_formed(ends, component):
+    try:
         return Timestamp.from_datetime(value)
+    except (InvalidValueError, TypeError):
+        pass
+    raise corrupt(ends, component)
 
 
 @define

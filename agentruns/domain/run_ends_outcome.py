@@ -35,7 +35,7 @@ def show(run: VerifiedRun) -> AgentRunSnapshot:
         CorruptDataError: outcome or cancellation do not verify.
     """
     ends = run.rows.ends
-    request = _cancellation(run)
+    request = recorded_request(run)
     outcome = _outcome(run, request)
     intent = run.admission.intent
     with well_formed(ends, "snapshot"):
@@ -52,8 +52,12 @@ def show(run: VerifiedRun) -> AgentRunSnapshot:
         )
 
 
-def _cancellation(run: VerifiedRun) -> CancellationRequest | None:
-    """Verify the request to end the run: it is there exactly when the lifecycle has passed through it."""
+def recorded_request(run: VerifiedRun) -> CancellationRequest | None:
+    """Verify the request to end the run: it is there exactly when the lifecycle has passed through it.
+
+    Raises:
+        CorruptDataError: it does not verify.
+    """
     ends, stored = run.rows.ends, run.rows.ends.cancellation
     insist(ends, "run_outcomes", holds=(stored is not None) == (run.lifecycle.status in _ASKED_TO_END))
     if stored is None:

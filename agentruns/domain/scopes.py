@@ -37,6 +37,17 @@ class ScopeSet:
         """Make a set from texts, in any order."""
         return cls(frozenset(map(Scope, texts)))
 
+    @classmethod
+    def taken(cls, scopes: ScopeSet | Iterable[str]) -> ScopeSet:
+        """Take a set, or its texts; one text alone is a slip, and would be taken letter by letter.
+
+        Raises:
+            TypeError: it is one text.
+        """
+        if isinstance(scopes, str):
+            raise TypeError("pass scopes as several texts, such as ('orders.approve',), not as one text")
+        return scopes if isinstance(scopes, ScopeSet) else cls.of(*scopes)
+
     def __iter__(self) -> Iterator[Scope]:
         return iter(sorted(self.scopes))
 

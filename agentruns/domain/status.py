@@ -30,6 +30,9 @@ class RunStatus(Enum):
         """A worker may take a lease on the run."""
         return self in _CLAIMABLE
 
+    #: A member exists once, so where it is says enough; an enum would hash its name, by a call, at each look-up.
+    __hash__ = object.__hash__
+
     def __str__(self) -> str:
         return self.value
 

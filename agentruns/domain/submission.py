@@ -13,7 +13,7 @@ from agentruns.domain.agent import AgentDescriptor
 from agentruns.domain.authority import AgentAdmissionAuthority, AgentAdmissionBudgetLayer
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.canonical import JsonTree
-from agentruns.domain.digests import Digest, DigestPurpose, digest_body, digest_members
+from agentruns.domain.digests import Digest, DigestPurpose, digest_body
 from agentruns.domain.identity import GraphReference, SchemaReference
 from agentruns.domain.ids import CheckpointId, EventId, RunId
 from agentruns.domain.json_limits import MIB, JsonLimits
@@ -25,7 +25,6 @@ from agentruns.domain.run_ids import AgentRunIds
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.splice import array, quoted, spliced_object
 from agentruns.domain.submission_key import AgentSubmissionKey
-from agentruns.domain.wire import encode
 from agentruns.errors import InvalidValueError
 
 __all__ = [
@@ -175,7 +174,7 @@ def submission_digest(intent: AgentAdmissionIntent, initial_state: GraphState) -
         "request": intent.request.canonical,
         "budget_layers": array([layer.canonical for layer in intent.budget_layers]),
         "budget": intent.budget.canonical,
-        "graph": encode(intent.graph),
+        "graph": intent.graph.canonical,
         "authority": intent.authority.canonical,
         "initial_state": initial_state.canonical,
     }
@@ -189,4 +188,5 @@ def key_digest(tenant_id: TenantId, key: AgentSubmissionKey) -> Digest:
 
 def keyless_digest(tenant_id: TenantId, run_id: RunId) -> Digest:
     """Make what stands in the key's column of an admission without a key; no key has this digest."""
-    return digest_members(DigestPurpose.KEYLESS_ADMISSION, {"run_id": run_id.text, "tenant_id": tenant_id.text})
+    members = {"run_id": quoted(run_id.text), "tenant_id": quoted(tenant_id.text)}
+    return digest_body(DigestPurpose.KEYLESS_ADMISSION, spliced_object(members))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from attrs import frozen
@@ -12,6 +13,8 @@ from agentruns.domain.numbers import DurationMillis
 from agentruns.domain.scalars import Scalar, refuse, refuse_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: For what is written: an aware one would print its offset.
+_BARE_EPOCH = _EPOCH.replace(tzinfo=None)
 _EPOCH_DAY = _EPOCH.toordinal()
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = 86_400_000_000
@@ -89,7 +92,8 @@ class Timestamp(Scalar):
             raise TypeError("Timestamp is taken from datetime")
         if moment.utcoffset() is None:
             raise refuse(cls, "naive")
-        return cls((moment - _EPOCH) // _MICROSECOND)
+        since = moment - _EPOCH
+        return cls((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
     def to_datetime(self) -> datetime:
         """Give an aware ``datetime`` in UTC.
@@ -140,12 +144,7 @@ class Timestamp(Scalar):
         return timedelta(microseconds=self.micros - earlier.micros)
 
     def __str__(self) -> str:
-        shift = 0 if self.micros >= _YEAR_1 else _CYCLE_YEARS
-        moment = _EPOCH + timedelta(days=_CYCLE_DAYS if shift else 0, microseconds=self.micros)
-        return (
-            f"{moment.year - shift:04d}-{moment.month:02d}-{moment.day:02d}"
-            f"T{moment.hour:02d}:{moment.minute:02d}:{moment.second:02d}.{moment.microsecond:06d}Z"
-        )
+        return _text(self.micros)
 
     def __repr__(self) -> str:
         return f"Timestamp({str(self)!r})"
@@ -170,6 +169,15 @@ class Timestamp(Scalar):
 
     def __reduce__(self) -> tuple[type[Self], tuple[int]]:
         return type(self), (self.micros,)
+
+
+@lru_cache(maxsize=64)
+def _text(micros: int) -> str:
+    """Write an instant; the events of a commit, and of those that are sent with it, have the same one."""
+    if micros < _YEAR_1:
+        moment = _BARE_EPOCH + timedelta(days=_CYCLE_DAYS, microseconds=micros)
+        return "0000" + moment.isoformat(timespec="microseconds")[4:] + "Z"
+    return (_BARE_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds") + "Z"
 
 
 Timestamp.MIN = Timestamp(Timestamp.lowest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from attrs import evolve, frozen
 
@@ -14,17 +14,22 @@ from agentruns.domain.budget_dimensions import (
     BudgetKind,
     CounterValue,
 )
+from agentruns.domain.copies import copy_with
 from agentruns.domain.costs import by_currency, check_costs, costs_of, sum_costs
+from agentruns.domain.kept import KeptBytes
 from agentruns.domain.members import check_members
 from agentruns.domain.money import Money
 from agentruns.domain.numbers import ByteCount, Counter, ExecutionCount, TokenCount
 from agentruns.errors import InvalidValueError
 
+#: Counters that are held against one another.
+_RELATED: Final = frozenset(name for pair in SUBSETS for name in pair)
+
 _CounterT = TypeVar("_CounterT", bound=Counter)
 
 
 @frozen(kw_only=True)
-class BudgetUsage:
+class BudgetUsage(KeptBytes):
     """State exactly what was used. Unknown usage is not zero: whoever cannot state it makes no such record.
 
     The counters are rows 2 to 20 of :data:`~agentruns.domain.budget_dimensions.BUDGET_DIMENSIONS`.
@@ -107,6 +112,17 @@ class BudgetUsage:
             unpriced_cost_events=self.unpriced_cost_events.plus(other.unpriced_cost_events),
             **members,
         )
+
+    def with_counters(self, counters: Mapping[str, CounterValue]) -> BudgetUsage:
+        """Replace counters by others of the same classes; what was checked of the rest is not checked again.
+
+        Raises:
+            InvalidValueError: ``subset_exceeds_inclusive``.
+        """
+        if _RELATED.isdisjoint(counters):
+            return copy_with(self, counters)
+        members: dict[str, Any] = dict(counters)
+        return evolve(self, **members)
 
     def continues(self, earlier: BudgetUsage) -> bool:
         """Tell whether this may be what ``earlier`` became: nothing fell, shrank or disappeared."""

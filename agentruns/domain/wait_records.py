@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, unique
 from typing import ClassVar, Final, TypeAlias
 
@@ -13,8 +14,10 @@ from agentruns.domain.ids import WaitId
 from agentruns.domain.json_limits import MIB
 from agentruns.domain.kept import KeptBytes
 from agentruns.domain.members import check_members
+from agentruns.domain.operator_authority import MAX_REASON_BYTES
 from agentruns.domain.payload import JournalPayload
 from agentruns.domain.scopes import ScopeSet
+from agentruns.domain.texts import check_public_text
 from agentruns.domain.timestamps import Timestamp
 from agentruns.domain.wire import decode, register_union
 from agentruns.errors import InvalidValueError
@@ -126,13 +129,22 @@ class WaitResolver:
     Attributes:
         principal: who.
         scopes: what the principal was granted.
+        reason: why, where an operator answers by hand; 1..1 024 bytes of text on one line.
     """
 
     principal: PrincipalIdentity
     scopes: ScopeSet
+    reason: str | None = field(default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_members(self)
+        if self.reason is not None:
+            check_public_text("WaitResolver", self.reason, max_bytes=MAX_REASON_BYTES)
+
+    @classmethod
+    def of(cls, principal: PrincipalIdentity, scopes: ScopeSet | Iterable[str] = ()) -> WaitResolver:
+        """Name who answers, and what the principal was granted, as texts in any order."""
+        return cls(principal=principal, scopes=ScopeSet.taken(scopes))
 
 
 @frozen(kw_only=True)

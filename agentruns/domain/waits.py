@@ -88,13 +88,15 @@ class NodeWait:
         Raises:
             InvalidValueError: ``unknown_kind``, ``conflicting_instants``, ``naive``, or what a member refuses.
         """
+        if not isinstance(request, JournalPayload):
+            raise TypeError(f"pass request as JournalPayload, not {type(request).__name__}")
         return InterruptWait(
             wait_id=WaitId.generate() if id is None else id,
             kind=_kind(InterruptKind, kind),
             request=request,
             action_digest=request.digest if action_digest is None else action_digest,
             principal=principal,
-            scopes=scopes if isinstance(scopes, ScopeSet) else ScopeSet.of(*scopes),
+            scopes=ScopeSet.taken(scopes),
             expires_at=_instant(expires_at),
             expires_in=_duration(expires_in),
         )

@@ -9,13 +9,14 @@ from io import StringIO
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 
-from agentruns.errors import UnitOfWorkError
 from agentruns.migrations import environment
 from agentruns.migrations.frozen import create_schema
-from agentruns.migrations.locking import LOCK_WAIT, alone_in_process, wait_turn
-from agentruns.migrations.manifest import check_files
+from agentruns.migrations.locking import LOCK_WAIT, alone_in_process, require_transactions, wait_turn
 from agentruns.migrations.translate import translated
+from agentruns.runtime.telemetry.upkeep import observed_migration
 from agentruns.store.options import check_schema_name
+
+__all__ = ["downgrade", "require_transactions", "sql", "upgrade"]
 
 
 def upgrade(
@@ -34,16 +35,15 @@ def upgrade(
 
     Raises:
         SchemaVerificationError: ``already_applied``, ``behind``, ``tampered`` or ``unsupported_server``.
+        UnitOfWorkError: the connection is in autocommit.
         ContentionError: another process held the lock for all of ``lock_wait``.
         CorruptDataError: a run that is to get its submission row has no admission in its journal; it is named.
     """
     check_schema_name(schema)
-    check_files(schema)
 
     def migrate() -> None:
-        _require_transactions(connection)
         context = environment.configured(connection, environment.upgrade_to(to), schema=schema)
-        with context.begin_transaction():
+        with observed_migration(to=to), context.begin_transaction():
             wait_turn(context, lock_wait=lock_wait)
             connection.execute(text(create_schema(schema)))
             environment.run(context)
@@ -69,12 +69,14 @@ def downgrade(
         lock_wait: how long to wait for another process that migrates the schema.
 
     Raises:
+        SchemaVerificationError: ``tampered``.
+        UnitOfWorkError: the connection is in autocommit.
+        ContentionError: another process held the lock for all of ``lock_wait``.
         RefusedError: a family holds a row (``downgrade_destroys_evidence``).
     """
     check_schema_name(schema)
 
     def migrate() -> None:
-        _require_transactions(connection)
         plan = environment.downgrade_to(to)
         context = environment.configured(connection, plan, schema=schema, agentruns_destroy=destroy_evidence)
         with context.begin_transaction():
@@ -87,7 +89,6 @@ def downgrade(
 def sql(from_: str = "base", to: str = "head", *, schema: str = "agentruns") -> str:
     """Write the script that ``psql -v ON_ERROR_STOP=1`` replays: lock, guards, DDL, records and version table."""
     check_schema_name(schema)
-    check_files(schema)
     buffer = StringIO()
 
     def migrate() -> None:
@@ -104,10 +105,3 @@ def sql(from_: str = "base", to: str = "head", *, schema: str = "agentruns") -> 
 def _alone(schema: str, migrate: Callable[[], None]) -> None:
     with alone_in_process(), translated(schema):
         migrate()
-
-
-def _require_transactions(connection: Connection) -> None:
-    """Refuse autocommit, in which a failure would leave half of a revision."""
-    driver_connection = connection.connection.dbapi_connection
-    if driver_connection is not None and connection.dialect.detect_autocommit_setting(driver_connection):
-        raise UnitOfWorkError(reason="autocommit")

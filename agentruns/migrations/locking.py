@@ -16,11 +16,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
-from agentruns.errors import ContentionError
+from agentruns.errors import ContentionError, UnitOfWorkError
+from agentruns.migrations.manifest import check_files
 from agentruns.store.transient import sqlstate_of
 
 LOCK_WAIT: Final = timedelta(minutes=5)
-_DDL_WAIT: Final = "SET LOCAL lock_timeout = '5s'"
+_DDL_WAIT: Final = "lock_timeout = '5s'"
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _PAUSE: Final = 0.02
 
@@ -67,43 +68,71 @@ def wait_turn(context: Environment | MigrationContext, *, lock_wait: timedelta =
     """Wait until no other process migrates the schema; call it inside the transaction, before ``run_migrations``.
 
     Raises:
+        SchemaVerificationError: ``tampered``: a file of ours is not the one that was released; nothing was sent.
+        UnitOfWorkError: the connection is in autocommit; nothing was sent.
         ContentionError: another process held the lock for all of ``lock_wait``.
     """
     migration = context if isinstance(context, MigrationContext) else context.get_context()
-    key = lock_key(migration.opts.get("agentruns_schema") or "agentruns")
-    wait = f"{max(1, lock_wait // timedelta(milliseconds=1))}ms"
+    schema = migration.opts.get("agentruns_schema") or "agentruns"
+    check_files(schema)
+    key = lock_key(schema)
+    wait = f"lock_timeout = '{max(1, lock_wait // timedelta(milliseconds=1))}ms'"
     connection = migration.connection
+    is_per_revision = bool(migration.opts.get("transaction_per_migration"))
     if migration.as_sql or connection is None:
-        migration.execute(f"SET LOCAL lock_timeout = '{wait}'")
-        migration.execute(f"SELECT pg_advisory_xact_lock({key})")
-        migration.execute(_DDL_WAIT)
-    elif migration.opts.get("transaction_per_migration"):
+        for statement in _written(key, wait, is_per_revision=is_per_revision):
+            migration.execute(statement)
+        return
+    require_transactions(connection)
+    if is_per_revision:
         _lock_session(connection, key, wait)
     else:
         _lock_transaction(connection, key, wait)
 
 
+def require_transactions(connection: Connection) -> None:
+    """Refuse autocommit, in which a failure would leave half of a revision.
+
+    Raises:
+        UnitOfWorkError: ``autocommit``.
+    """
+    driver_connection = connection.connection.dbapi_connection
+    if driver_connection is not None and connection.dialect.detect_autocommit_setting(driver_connection):
+        raise UnitOfWorkError(reason="autocommit")
+
+
+def _written(key: int, wait: str, *, is_per_revision: bool) -> tuple[str, str, str]:
+    """Write what a script begins with: in its one transaction, or before the first of many for its session."""
+    if is_per_revision:
+        return f"SET {wait}", f"SELECT pg_advisory_lock({key})", f"SET {_DDL_WAIT}"
+    return f"SET LOCAL {wait}", f"SELECT pg_advisory_xact_lock({key})", f"SET LOCAL {_DDL_WAIT}"
+
+
 def _lock_transaction(connection: Connection, key: int, wait: str) -> None:
-    connection.execute(text(f"SET LOCAL lock_timeout = '{wait}'"))
+    # A stricter level would read the heads as they were before the wait.
+    connection.execute(text("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"))
+    connection.execute(text(f"SET LOCAL {wait}"))
     with _told_who_holds(connection, key), connection.begin_nested():
         connection.execute(text(f"SELECT pg_advisory_xact_lock({key})"))
-    connection.execute(text(_DDL_WAIT))
+    connection.execute(text(f"SET LOCAL {_DDL_WAIT}"))
 
 
 def _lock_session(connection: Connection, key: int, wait: str) -> None:
     """Hold the lock on a connection of its own, until the migrating one goes back to its pool."""
     turn = connection.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
     try:
-        turn.execute(text(f"SET lock_timeout = '{wait}'"))
+        turn.execute(text(f"SET {wait}"))
         with _told_who_holds(turn, key):
             turn.execute(text(f"SELECT pg_advisory_lock({key})"))
     except BaseException:
         turn.invalidate()
         raise
-    migrating = connection.connection.dbapi_connection
+    connection.execute(text(f"SET {_DDL_WAIT}"))
+    migrating = connection.connection.record_info
 
-    def let_go(returned: Any, _: object) -> None:
-        if returned is migrating and not turn.closed:
+    def let_go(_: object, record: Any) -> None:
+        if record.record_info is migrating and not turn.closed:
+            record.invalidate(soft=True)  # its setting is not for whoever comes next
             turn.invalidate()
             turn.close()
 

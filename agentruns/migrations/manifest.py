@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 from agentruns.errors import SchemaVerificationError
-from agentruns.migrations.catalogue import Catalogue
 from agentruns.migrations.environment import LOCATION, scripts
 from agentruns.migrations.frozen import file_checksum, released
+from agentruns.store.released import PLACEHOLDER, Catalogue
 
+#: The schema from which a manifest is made: its name occurs in no definition but where the schema is meant.
+SCHEMA: Final = "agentruns"
 #: The modules that revisions run on; they are as frozen as the revisions themselves.
 FROZEN: Final = ("frozen.py", "frozen_views.py", "frozen_view_columns.py")
 
@@ -34,23 +35,14 @@ def check_files(schema: str) -> None:
             )
 
 
-def expected_catalogue(quoted_schema: str) -> Catalogue:
-    """Give the catalogue that a migrated schema of that name has, the name quoted as the server quotes it."""
-    catalogue: Mapping[str, Mapping[str, str]] = released()["catalogue"]
-    return {
-        kind: {name: text.replace("{schema}", quoted_schema) for name, text in objects.items()}
-        for kind, objects in catalogue.items()
-    }
-
-
 def render(catalogue: Catalogue) -> str:
     """Write the manifest of the revisions that are installed.
 
     Args:
-        catalogue: what was read from a schema named ``agentruns`` that they made, empty while there is none.
+        catalogue: what was read from a schema named :data:`SCHEMA` that they made, empty while there is none.
     """
     located = {
-        kind: {name: text.replace("agentruns.", "{schema}.") for name, text in sorted(objects.items())}
+        kind: {name: text.replace(f"{SCHEMA}.", f"{PLACEHOLDER}.") for name, text in sorted(objects.items())}
         if kind != "function"
         else dict(objects)
         for kind, objects in sorted(catalogue.items())

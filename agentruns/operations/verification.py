@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from agentruns.store.verification import SchemaReport, verify_schema
+from agentruns.store.verification import SchemaReport, verify_revisions, verify_schema
 
-__all__ = ["SchemaReport", "verify_schema"]
+__all__ = ["SchemaReport", "verify_revisions", "verify_schema"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final
 
-from sqlalchemy import BigInteger, DateTime, ForeignKeyConstraint, Integer, MetaData, SmallInteger, Text, Uuid
+from sqlalchemy import BigInteger, DateTime, ForeignKeyConstraint, Integer, MetaData, SmallInteger, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import BYTEA
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -19,6 +19,8 @@ NAMING: Final = {
     "fk": "fk_%(table_name)s_%(constraint_name)s",
     "ix": "ix_%(table_name)s_%(constraint_name)s",
 }
+
+_MAY_CHANGE: Final = "may_change"
 
 #: A ``uuid``, read and written as its 36 characters.
 Id = Annotated[str, "uuid"]
@@ -70,6 +72,17 @@ class WithEvent:
     sequence: Mapped[int] = mapped_column(
         sort_order=1, comment="Projection: the event that the row was committed with."
     )
+
+
+def may_change(*columns: str) -> dict[str, tuple[str, ...]]:
+    """Name, for a table's ``info``, all columns that an update may change; a table without it is insert-only."""
+    return {_MAY_CHANGE: columns}
+
+
+def changeable_columns(table: Table) -> tuple[str, ...]:
+    """Give the columns of a table that an update may change."""
+    columns: tuple[str, ...] = table.info.get(_MAY_CHANGE, ())
+    return columns
 
 
 def belongs_to(name: str, parent: str, *key: str) -> ForeignKeyConstraint:

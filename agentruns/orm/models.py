@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from agentruns.orm.base import Base, Id, OfRun, WithEvent, belongs_to
+from agentruns.orm.base import Base, Id, OfRun, WithEvent, belongs_to, may_change
 from agentruns.orm.checks import MIB, at_least, body, digest, positive, rule, size, together, words
 
 STATUSES = ("prepared", "executing", "committed", "failed")
@@ -30,7 +30,11 @@ class ModelInvocationRow(OfRun, Base):
             "invocation_id",
             postgresql_where=text("status IN ('prepared', 'executing')"),
         ),
-        {"comment": "Calls of models, each with its current place.", "postgresql_with": {"fillfactor": 80}},
+        {
+            "comment": "Calls of models, each with its current place.",
+            "info": may_change("status", "number"),
+            "postgresql_with": {"fillfactor": 80},
+        },
     )
 
     invocation_id: Mapped[Id] = mapped_column(primary_key=True, comment="Key: the call.")

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from agentruns.orm.base import Base, Id, OfRun, Small, WithEvent, belongs_to
+from agentruns.orm.base import Base, Id, OfRun, Small, WithEvent, belongs_to, may_change
 from agentruns.orm.checks import MIB, between, body, digest, instant, positive, quoted, rule, tenant, words
 
 SETTLED = ("acknowledged", "dead_letter", "expired")
@@ -56,7 +56,11 @@ class OutboxDeliveryRow(OfRun, WithEvent, Base):
             "delivery_id",
             postgresql_where=text("next_attempt_at IS NOT NULL"),
         ),
-        {"comment": "Deliveries of the outbox, each with its current place.", "postgresql_with": {"fillfactor": 70}},
+        {
+            "comment": "Deliveries of the outbox, each with its current place.",
+            "info": may_change("status", "attempts", "attempt_expires_at", "next_attempt_at", "updated_at"),
+            "postgresql_with": {"fillfactor": 70},
+        },
     )
 
     delivery_id: Mapped[Id] = mapped_column(primary_key=True, comment="Key: the delivery.")

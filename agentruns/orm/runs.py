@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from agentruns.orm.base import Base, Id, OfRun, Small, WithEvent, belongs_to
+from agentruns.orm.base import Base, Id, OfRun, Small, WithEvent, belongs_to, may_change
 from agentruns.orm.checks import (
     KIB,
     MIB,
@@ -131,6 +131,22 @@ class RunRow(OfRun, Base):
         ),
         {
             "comment": "Runs: the one row of a run that moves, recomputed by the fold of its journal.",
+            "info": may_change(
+                "status",
+                "revision",
+                "changed_at",
+                "lifecycle_sequence",
+                "head_sequence",
+                "head_digest",
+                "head_recorded_at",
+                "fencing_epoch",
+                *LEASE,
+                "quarantined_at",
+                "superstep",
+                "checkpoint_digest",
+                "scheduler_ready_at",
+                "scheduler_not_before",
+            ),
             "postgresql_with": {
                 "fillfactor": 50,
                 "autovacuum_vacuum_scale_factor": 0.01,

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from agentruns.orm.base import Base, Id, Medium, Small
+from agentruns.orm.base import Base, Id, Medium, Small, may_change
 from agentruns.orm.checks import KIB, at_least, between, body, digest, positive, rule, tenant, together
 
 
@@ -22,7 +22,11 @@ class SchedulerFairnessShardRow(Base):
         between("cycle_length", 1, 4096),
         rule("next_slot", "next_slot BETWEEN 0 AND cycle_length - 1"),
         at_least("next_sequence", 0),
-        {"comment": "Cycles of fair scheduling, each with its place.", "postgresql_with": {"fillfactor": 50}},
+        {
+            "comment": "Cycles of fair scheduling, each with its place.",
+            "info": may_change("next_slot", "next_sequence"),
+            "postgresql_with": {"fillfactor": 50},
+        },
     )
 
     shard_id: Mapped[str] = mapped_column(primary_key=True, comment="Key: the shard.")
@@ -59,7 +63,7 @@ class TenantLimitRow(Base):
     __table_args__ = (
         tenant(),
         between("maximum_live", 1, 1024),
-        {"comment": "Limits of tenants."},
+        {"comment": "Limits of tenants.", "info": may_change("maximum_live", "updated_at")},
     )
 
     tenant_id: Mapped[str] = mapped_column(primary_key=True, comment="Key: the tenant.")
@@ -76,7 +80,11 @@ class TenantSlotRow(Base):
         together("claim_together", "run_id", "fencing_epoch"),
         positive("fencing_epoch"),
         at_least("serial", 0),
-        {"comment": "Places for live leases of tenants with a limit.", "postgresql_with": {"fillfactor": 50}},
+        {
+            "comment": "Places for live leases of tenants with a limit.",
+            "info": may_change("run_id", "fencing_epoch", "serial"),
+            "postgresql_with": {"fillfactor": 50},
+        },
     )
 
     tenant_id: Mapped[str] = mapped_column(primary_key=True, comment="Key: the tenant.")

@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from agentruns.orm.base import Base, Id, OfRun, WithEvent, belongs_to
+from agentruns.orm.base import Base, Id, OfRun, WithEvent, belongs_to, may_change
 from agentruns.orm.checks import MIB, body, digest, instant, positive, quoted, rule, together, words
 
 INTERRUPTS: Final = ("approval", "input", "authentication", "external_signal", "reconciliation")
@@ -52,7 +52,11 @@ class RunWaitRow(OfRun, WithEvent, Base):
             "wait_id",
             postgresql_where=text("expires_at IS NOT NULL AND status = 'outstanding'"),
         ),
-        {"comment": "What runs wait for, each with its settlement.", "postgresql_with": {"fillfactor": 80}},
+        {
+            "comment": "What runs wait for, each with its settlement.",
+            "info": may_change("status", "settled_sequence", "resolution", "resolution_digest"),
+            "postgresql_with": {"fillfactor": 80},
+        },
     )
 
     wait_id: Mapped[Id] = mapped_column(primary_key=True, comment="Key: the wait.")

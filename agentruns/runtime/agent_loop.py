@@ -21,6 +21,7 @@ from agentruns.errors import (
 )
 from agentruns.runtime.committer import RunCommitter
 from agentruns.runtime.driver.driver import DurableGraphDriver, GraphDriveResult
+from agentruns.runtime.driver.node_task import NodeTask
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
 from agentruns.runtime.driver.outcomes import Blocked, CancellationRequested, Deferred, LifecycleBarrierReady, Yielded
 from agentruns.runtime.driver.report import GraphDriveReport
@@ -31,6 +32,7 @@ from agentruns.runtime.lifecycle import DurableGraphLifecycle, LifecycleEnd, Lif
 from agentruns.runtime.registry import ExecutableGraphRegistry
 from agentruns.runtime.shutdown import ShutdownSignal
 from agentruns.runtime.store import AgentRunStore
+from agentruns.runtime.telemetry.drives import observed_drive
 from agentruns.store.options import check_duration
 
 _log: Final = logging.getLogger("agentruns.runtime.agent_loop")
@@ -97,6 +99,16 @@ class DurableAgentLoop:
         #: Held strongly: a release goes on although whoever asked for it is gone.
         self._releasing: set[asyncio.Future[None]] = set()
 
+    @property
+    def are_threads_exhausted(self) -> bool:
+        """Whether nodes that never ended hold every thread, so that no node that needs one is started any more."""
+        return self._driver.are_threads_exhausted
+
+    @property
+    def executing_nodes(self) -> tuple[NodeTask, ...]:
+        """The nodes that execute now, of all runs that are driven here."""
+        return self._driver.executing_nodes
+
     async def run(self, held: HeldLease, shutdown: ShutdownSignal) -> AgentLoopResult:
         """Drive one run under its lease until it ends, sleeps, or is given back.
 
@@ -105,8 +117,8 @@ class DurableAgentLoop:
             AgentRunsError: as the driver or the lifecycle raised it; the lease has been given back, with a delay, or
                 it is somebody else's.
         """
-        with self._store.driven.driving(held.fence):
-            return await self._run(held, shutdown)
+        with self._store.driven.driving(held.fence), observed_drive(held) as observed:
+            return observed.ended_with(await self._run(held, shutdown))
 
     async def _run(self, held: HeldLease, shutdown: ShutdownSignal) -> AgentLoopResult:
         try:

@@ -51,7 +51,7 @@ def authority_of(
     graph: CompiledGraph, *, tenant_id: TenantId, principal: PrincipalIdentity, granted_scopes: Iterable[str]
 ) -> AgentAdmissionAuthority:
     """Record a grant. Equal arguments make equal content, so a retry is recognised."""
-    scopes = ScopeSet.of(*granted_scopes)
+    scopes = ScopeSet.taken(granted_scopes)
     capability = graph.identity.capability
     grant: JsonTree = {
         "agent": {"name": str(capability.name), "version": str(capability.version)},

@@ -18,10 +18,12 @@ from agentruns.domain.scalars import TenantId
 from agentruns.domain.schema import JsonSchemaRegistryBuilder
 from agentruns.domain.submission import AgentRunIds, DurableAgentAdmissionRequest, GraphState
 from agentruns.errors import ExecutableGraphUnavailableError
+from agentruns.runtime.arguments import check_argument
 from agentruns.runtime.deployment_grant import agent_of, authority_of
 from agentruns.runtime.graph_builder import GraphBuilder
 from agentruns.runtime.graph_bundle import GraphBundle
 from agentruns.runtime.registry import ExecutableGraphRegistry, ExecutableGraphRegistryBuilder
+from agentruns.runtime.schema_sources import GraphSchema
 from agentruns.runtime.standard_schemas import register_standard_schemas
 
 #: What a deployment takes as a graph: one that is being defined, or one that has been built.
@@ -50,6 +52,7 @@ class DeploymentGraphs:
         *,
         owner: PrincipalIdentity,
         budget_layers: tuple[AgentAdmissionBudgetLayer, ...],
+        documents: Iterable[GraphSchema] = (),
     ) -> Self:
         """Build the graphs, and register them with their schemas and those of the library.
 
@@ -60,7 +63,7 @@ class DeploymentGraphs:
         return cls(
             owner=owner,
             budget_layers=budget_layers,
-            executables=_registered(bundles),
+            executables=_registered(bundles, documents),
             graphs=MappingProxyType({bundle.graph.identity: bundle.graph for bundle in bundles}),
         )
 
@@ -74,7 +77,9 @@ class DeploymentGraphs:
 
         Raises:
             ExecutableGraphUnavailableError: ``not_installed``; it was not added to the deployment.
+            TypeError: it is no graph.
         """
+        check_graph(graph)
         if isinstance(graph, GraphBundle):
             identity = graph.graph.identity
         else:
@@ -98,9 +103,12 @@ class DeploymentGraphs:
     ) -> DurableAgentAdmissionRequest:
         """Ask for a run: see :meth:`OpenDeployment.request`."""
         compiled = self.compiled(graph)
+        if ids is None:
+            ids = AgentRunIds.generate()
+        check_argument("ids", ids, AgentRunIds)
         return DurableAgentAdmissionRequest.new(
             tenant_id=tenant_id,
-            ids=ids or AgentRunIds.generate(),
+            ids=ids,
             agent=agent_of(compiled),
             request=AgentRequest.of(input_schema=compiled.input_schema, input=input, budget_limits=budget_limits),
             budget_layers=self.budget_layers,
@@ -112,11 +120,23 @@ class DeploymentGraphs:
         )
 
 
-def _registered(bundles: Iterable[GraphBundle]) -> ExecutableGraphRegistry:
+def check_graph(graph: object) -> None:
+    """Insist on a graph.
+
+    Raises:
+        TypeError: it is none; it says what to pass.
+    """
+    if not isinstance(graph, DeployableGraph):
+        raise TypeError(f"pass graph as a GraphBuilder or GraphBundle, not {type(graph).__name__}")
+
+
+def _registered(bundles: Iterable[GraphBundle], more: Iterable[GraphSchema]) -> ExecutableGraphRegistry:
     documents = JsonSchemaRegistryBuilder()
     register_standard_schemas(documents)
     for bundle in bundles:
         bundle.register_schemas(documents)
+    for each in more:
+        each.register(documents)
     registry = ExecutableGraphRegistryBuilder(documents.build())
     for bundle in bundles:
         bundle.register(registry)

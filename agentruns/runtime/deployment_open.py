@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 from agentruns.domain.budget_limits import BudgetLimits
 from agentruns.domain.canonical import JsonTree
@@ -14,12 +16,20 @@ from agentruns.domain.submission import AgentRunIds, DurableAgentAdmissionReques
 from agentruns.errors import InvalidOptionError
 from agentruns.runtime.agent_loop import DurableAgentLoop
 from agentruns.runtime.deployment_graphs import DeployableGraph, DeploymentGraphs
+from agentruns.runtime.discovery import DurableRunDiscovery
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
+from agentruns.runtime.fair_shard import FairShard
 from agentruns.runtime.replay import RunReader
 from agentruns.runtime.runs import DurableAgentRuns
 from agentruns.runtime.shutdown import ShutdownSignal
 from agentruns.runtime.store import AgentRunStore
-from agentruns.runtime.worker import AgentWorker, AgentWorkerOptions
+from agentruns.runtime.waits import DurableRunWaits
+from agentruns.runtime.work_report import WorkReport
+from agentruns.runtime.worker import AgentWorker
+from agentruns.runtime.worker_events import OnWorkerEvent
+from agentruns.runtime.worker_options import AgentWorkerOptions
+
+_log: Final = logging.getLogger("agentruns.runtime.worker")
 
 
 class OpenDeployment:
@@ -28,17 +38,21 @@ class OpenDeployment:
     Attributes:
         store: the open store.
         graphs: what can be run.
-        tenants: whose runs; each has the graphs.
+        tenants: whose runs, each of which has the graphs; ``None`` for those of all tenants, of later ones too.
         runs: admits runs and reads them.
+        waits: shows what runs wait for and answers it.
         reader: folds and verifies whole records.
+        discovery: shows which runs are ready to be claimed, and who has some.
     """
 
-    def __init__(self, store: AgentRunStore, graphs: DeploymentGraphs, *, tenants: Sequence[TenantId]) -> None:
+    def __init__(self, store: AgentRunStore, graphs: DeploymentGraphs, *, tenants: Sequence[TenantId] | None) -> None:
         self.store = store
         self.graphs = graphs
-        self.tenants = tuple(tenants)
+        self.tenants = None if tenants is None else tuple(tenants)
         self.runs = DurableAgentRuns(store, graphs.executables)
+        self.waits = DurableRunWaits(store, graphs.executables)
         self.reader = RunReader(store, graphs.executables)
+        self.discovery = DurableRunDiscovery(store, graphs.executables)
 
     @property
     def tenant(self) -> TenantId:
@@ -47,7 +61,7 @@ class OpenDeployment:
         Raises:
             InvalidOptionError: there are several, so name the one that is meant.
         """
-        if len(self.tenants) != 1:
+        if self.tenants is None or len(self.tenants) != 1:
             bound = "the tenant that is meant, where there are several"
             raise InvalidOptionError(option="tenant", reason="ambiguous", value="none", bound=bound)
         return self.tenants[0]
@@ -96,10 +110,39 @@ class OpenDeployment:
         options: AgentWorkerOptions | None = None,
         *,
         driver_options: DurableGraphDriverOptions | None = None,
+        fairness: FairShard | None = None,
+        on_event: OnWorkerEvent | None = None,
     ) -> AgentWorker:
-        """Make a worker for the runs of all tenants; the caller runs it."""
-        loop = DurableAgentLoop(self.store, self.graphs.executables, driver_options=driver_options)
-        return AgentWorker(self.store, self.graphs.executables, tenants=self.tenants, loop=loop, options=options)
+        """Make a worker for the runs of the deployment's tenants; the caller runs it.
+
+        Args:
+            options: of the worker.
+            driver_options: of its drives.
+            fairness: the shared cycle by which tenants take turns; without it each process rotates.
+            on_event: called with each event of the worker's work, on the event loop; it must return at once.
+        """
+        executables = self.graphs.executables
+        loop = DurableAgentLoop(self.store, executables, driver_options=driver_options)
+        return AgentWorker(
+            self.store,
+            executables,
+            tenants=self.tenants,
+            loop=loop,
+            options=options,
+            fairness=fairness,
+            on_event=on_event,
+        )
+
+    async def run_until_idle(
+        self,
+        options: AgentWorkerOptions | None = None,
+        *,
+        driver_options: DurableGraphDriverOptions | None = None,
+        fairness: FairShard | None = None,
+    ) -> WorkReport:
+        """Drive what is ready until nothing is, and say what was done; as :meth:`AgentWorker.run_until_idle`."""
+        worker = self.make_worker(options, driver_options=driver_options, fairness=fairness)
+        return await worker.run_until_idle()
 
     @asynccontextmanager
     async def worker(
@@ -107,18 +150,38 @@ class OpenDeployment:
         options: AgentWorkerOptions | None = None,
         *,
         driver_options: DurableGraphDriverOptions | None = None,
+        fairness: FairShard | None = None,
+        on_event: OnWorkerEvent | None = None,
     ) -> AsyncIterator[ShutdownSignal]:
-        """Drive runs in the background inside the block; leaving it drains, and an error in it stops at once."""
+        """Drive runs in the background inside the block; leaving it drains, and an error in it stops at once.
+
+        A worker that fails does not interrupt the block: it is logged at once with the class of its error, which is
+        raised when the block is left, unless the block has an error of its own.
+
+        Raises:
+            AgentRunsError: as :meth:`AgentWorker.run` raised it.
+        """
         shutdown = ShutdownSignal()
-        working = asyncio.create_task(self.make_worker(options, driver_options=driver_options).run(shutdown))
+        worker = self.make_worker(options, driver_options=driver_options, fairness=fairness, on_event=on_event)
+        working = asyncio.create_task(_work(worker, shutdown))
         try:
             yield shutdown
         except BaseException:
             shutdown.stop()
+            # What the worker failed of is in the log; the caller has to see what went wrong first.
+            await asyncio.gather(working, return_exceptions=True)
             raise
-        finally:
-            shutdown.drain()
-            await working
+        shutdown.drain()
+        await working
+
+
+async def _work(worker: AgentWorker, shutdown: ShutdownSignal) -> None:
+    """Tell at once of a worker that fails: nobody waits for it before its block is left."""
+    try:
+        await worker.run(shutdown)
+    except Exception as error:
+        _log.error("the background worker ended", extra={"error": type(error).__name__})
+        raise
 
 
 def tenant_id_of(tenant: TenantId | str) -> TenantId:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
 from typing import Any, Final
 
-from sqlalchemy import URL, event, make_url
+from attrs import evolve
+from sqlalchemy import URL, Engine, event, make_url
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agentruns.errors import InvalidOptionError
 from agentruns.store.options import StoreOptions
-from agentruns.store.transient import invalidate_on_failover
+from agentruns.store.transient import invalidate_on_failover, transient
 
 _DRIVER: Final = "postgresql+asyncpg"
 _LAST_PORT: Final = 65_535
@@ -19,6 +22,8 @@ _LAST_PORT: Final = 65_535
 _PARAMETERS: Final = frozenset(
     {"host", "port", "timeout", "target_session_attrs", "prepared_statement_cache_size", "statement_cache_size"}
 )
+_NUMBERS: Final = frozenset({"timeout", "prepared_statement_cache_size", "statement_cache_size"})
+_WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 #: Texts do not depend on the number of items, so one general plan of each is kept: planning costs more than running.
 #: A kept plan outlives the size that a table had when it was made, so it goes through indexes.
 _PLANS: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
@@ -28,8 +33,9 @@ _SPELLINGS: Final = ("postgres", "postgresql", _DRIVER)
 def create_engine(url: str | URL, options: StoreOptions) -> AsyncEngine:
     """Make an engine that is ours alone.
 
-    It is in autocommit: a statement is a transaction and its answer the acknowledgement, and neither ``BEGIN`` nor
-    ``COMMIT`` nor ``SET`` is ever sent.
+    It is in autocommit: a statement is a transaction and its answer the acknowledgement. On the path of a run neither
+    ``BEGIN`` nor ``COMMIT`` nor ``SET`` is ever sent. Verification, when a store is opened, reads in a transaction, and
+    a decision of the control plane that its run has overtaken is made again in one.
     """
     target = database_url(url)
     engine = create_async_engine(
@@ -43,8 +49,26 @@ def create_engine(url: str | URL, options: StoreOptions) -> AsyncEngine:
         pool_use_lifo=True,
         connect_args=_connect_arguments(target, options),
     )
-    event.listen(engine.sync_engine, "handle_error", invalidate_on_failover)
+    install_failover_handler(engine)
     return engine
+
+
+def install_failover_handler(engine: Engine | AsyncEngine) -> None:
+    """Let an engine drop its connections when their server was demoted or goes away.
+
+    A read-only server passes every ping, and its pooled connections would answer 25006 for ever. Our own engines have
+    it; install it on yours, once, after it is made.
+    """
+    synchronous = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
+    event.listen(synchronous, "handle_error", invalidate_on_failover)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Tell whether a database's error passes by itself: repeat the whole transaction, with the same keys and ids.
+
+    It goes by type and SQLSTATE: a lost connection, a serialization failure, a deadlock, a lock or statement timeout.
+    """
+    return transient(error) is not None
 
 
 def database_url(url: str | URL) -> URL:
@@ -61,11 +85,42 @@ def database_url(url: str | URL) -> URL:
     return target.set(drivername=_DRIVER)
 
 
+def check_url(option: str, url: str | URL) -> None:
+    """Refuse a URL that no connection can be made to; nothing of it is repeated, as it may hold a password anywhere.
+
+    Raises:
+        InvalidOptionError: under the option's name.
+    """
+    refused = InvalidOptionError(
+        option=option, reason="not_readable", value="not shown", bound="postgresql://user@host:port/database"
+    )
+    try:
+        _numbers(database_url(url))
+    except InvalidOptionError as error:
+        refused = evolve(error, option=option)
+    except (ArgumentError, ValueError):
+        pass
+    else:
+        return
+    raise refused
+
+
 def _connect_arguments(url: URL, options: StoreOptions) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"ssl": _tls(url, options)}
+    arguments: dict[str, Any] = {"ssl": _tls(url, options), **_numbers(url)}
     if options.settings == "startup":
         arguments["server_settings"] = start_settings(options)
     return arguments
+
+
+def _numbers(url: URL) -> dict[str, int]:
+    """Read the parameters that the driver takes as numbers only; the dialect would leave them text."""
+    numbers: dict[str, int] = {}
+    for name in _NUMBERS & url.query.keys():
+        value = url.query[name]
+        if not isinstance(value, str) or not _WHOLE_NUMBER.fullmatch(value):
+            raise InvalidOptionError(option="database_url", value=name, bound="a whole number, given once")
+        numbers[name] = int(value)
+    return numbers
 
 
 def start_settings(options: StoreOptions) -> dict[str, str]:

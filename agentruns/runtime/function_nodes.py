@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from attrs import evolve, field, frozen
 
@@ -16,6 +16,11 @@ from agentruns.errors import NodeFailedError
 from agentruns.runtime.node_declarations import NodeDeclaration, NodeFunction
 from agentruns.runtime.node_retry import NodeRetry
 from agentruns.runtime.node_shape import is_asynchronous
+
+#: What a node says beside its update.
+_SHAPES: Final = (Continue, Route, Suspend, Finish)
+#: Members of these that may be objects which dump themselves.
+_DUMPED: Final = ("update", "output")
 
 
 class HasAttempt(Protocol):
@@ -58,14 +63,13 @@ class _FunctionNode:
     def _translated(self, returned: object) -> object:
         """Dump objects that can do so, and spell a route's short name as the graph does."""
         shape = dumped(returned)
-        if not isinstance(shape, Continue | Route | Suspend | Finish):
+        if not isinstance(shape, _SHAPES):
             return shape
-        changes: dict[str, Any] = {"update": dumped(shape.update)}
-        if isinstance(shape, Finish):
-            changes["output"] = dumped(shape.output)
+        values = {name: getattr(shape, name, None) for name in _DUMPED}
+        changes = {name: plain for name, value in values.items() if (plain := dumped(value)) is not value}
         if isinstance(shape, Route):
             changes["route_id"] = self.routes.get(str(shape.route_id), shape.route_id)
-        return _changed(shape, changes)
+        return _changed(shape, changes) if changes else shape
 
 
 @frozen(kw_only=True, eq=False)

@@ -35,8 +35,7 @@ class GraphBundle:
             DefinitionError: kind ``schema``; a document cannot be used, or its id stands for another one.
         """
         for schema in self.schemas:
-            if schema.reference not in builder:
-                builder.register(schema.reference, schema.document)
+            schema.register(builder)
 
     def register(self, builder: ExecutableGraphRegistryBuilder, *, accounting: object | None = None) -> None:
         """Register graph, nodes and reducer; the reducer is left out where another graph has brought the same one.

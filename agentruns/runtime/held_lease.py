@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentruns.domain.lease import RunFence, RunLease
 from agentruns.domain.timestamps import Timestamp
+from agentruns.store.journal import RunHistory
 
 #: Share of a lease by which its owner stops early: clocks may differ in rate, and an abort takes a moment.
 _MARGIN: Final = 1 / 30
@@ -22,11 +23,13 @@ class HeldLease:
         lease: as the database wrote it.
         observed_at: the database's instant of the answer that told of it.
         sent_at: monotonic instant before that request was sent, so the lease ends later than is counted from it.
+        history: of a short run, where it came with the claim; nothing of it is believed before it is folded.
     """
 
     lease: RunLease
     observed_at: Timestamp
     sent_at: float
+    history: RunHistory | None = field(default=None, eq=False, repr=False)
 
     @property
     def fence(self) -> RunFence:

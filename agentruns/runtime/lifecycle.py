@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum, unique
 from typing import Final
 
@@ -23,13 +24,15 @@ from agentruns.domain.numbers import RunRevision
 from agentruns.domain.status import RunStatus
 from agentruns.domain.submission import MutationOutcome
 from agentruns.domain.timestamps import Timestamp
-from agentruns.errors import InvalidValueError, InvariantError, StaleHeadError
-from agentruns.runtime.committer import CommitPlan, RunCommitter
+from agentruns.errors import AgentRunsError, InvalidValueError, InvariantError, StaleHeadError
+from agentruns.runtime.committer import CommitPlan, CommitResult, RunCommitter
 from agentruns.runtime.driver.outcomes import Blocked, CancellationRequested, LifecycleBarrierReady
 from agentruns.runtime.evidence import LedgerEvidence, RunEvidenceProvider
 from agentruns.runtime.registry import ExecutableGraphRegistry
 from agentruns.runtime.run_failures import failure_of, rejected_result, result_refusal
 from agentruns.runtime.store import AgentRunStore
+from agentruns.runtime.supervisor import DurableRunSupervisor
+from agentruns.runtime.telemetry.drives import observed_lifecycle
 
 
 @unique
@@ -86,6 +89,7 @@ class DurableGraphLifecycle:
         self._executables = executables
         self._evidence = evidence or LedgerEvidence()
         self._committer = committer or RunCommitter(store)
+        self._supervisor = DurableRunSupervisor(store, executables, evidence=evidence)
 
     async def commit_barrier(
         self, fence: RunFence, handoff: LifecycleBarrierReady, intent: AgentAdmissionIntent
@@ -107,7 +111,7 @@ class DurableGraphLifecycle:
                 event_id=handoff.event_id,
                 checkpoint_id=checkpoint_id,
             )
-            return await self._commit(fence, handoff.state, wait.build, size=len(handoff.plan.state.data))
+            return await self._commit_wait(fence, handoff, wait)
         if handoff.plan.output is None:
             raise InvariantError(reason="terminal_without_output")
         success = SuccessDraft(
@@ -160,6 +164,22 @@ class DurableGraphLifecycle:
 
     # -----------------------------------------------------------------------------------------------------------------
 
+    async def _commit_wait(self, fence: RunFence, handoff: LifecycleBarrierReady, wait: WaitDraft) -> LifecycleResult:
+        """Let the run sleep; what is due already is settled at once, or else by the next tick of supervision."""
+        committed = await self._committed(fence, handoff.state, wait.build, size=len(handoff.plan.state.data))
+        with suppress(AgentRunsError):
+            await self._settle_due(committed.draft)
+        return _result(committed)
+
+    async def _settle_due(self, draft: DraftedCommit) -> None:
+        tenant_id, run_id = draft.state.tenant_id, draft.state.run_id
+        if any(wait.is_expired(draft.recorded_at) for wait in draft.state.waits):
+            await self._supervisor.fail_expired(tenant_id, run_id)
+            return
+        due = [w.wait_id for w in draft.state.waits if w.due_at is not None and w.due_at <= draft.recorded_at]
+        if due:
+            await self._supervisor.fire(tenant_id, run_id, due)
+
     def _success(self, state: RunState, output: BoundedJson) -> StoredSuccess:
         artifacts, usage = self._evidence.terminal(state, output)
         return StoredSuccess(output=output, artifacts=artifacts, usage=usage)
@@ -190,18 +210,28 @@ class DurableGraphLifecycle:
     async def _commit(
         self, fence: RunFence, state: RunState, build: Callable[[Timestamp], DraftedCommit], *, size: int
     ) -> LifecycleResult:
+        return _result(await self._committed(fence, state, build, size=size))
+
+    async def _committed(
+        self, fence: RunFence, state: RunState, build: Callable[[Timestamp], DraftedCommit], *, size: int
+    ) -> CommitResult:
         if state.head is None:
             raise InvariantError(reason="seed")
-        try:
-            result = await self._committer.commit(CommitPlan(fence=fence, head=state.head, build=build, size=size))
-        except StaleHeadError as error:
-            raise StaleHeadError(tenant_id=state.tenant_id, run_id=state.run_id, reason="handoff") from error
-        after = result.draft.state
-        return LifecycleResult(
-            end=_ENDS[after.status], outcome=result.outcome, run_id=state.run_id, revision=after.revision
-        )
+        plan = CommitPlan(fence=fence, head=state.head, build=build, size=size)
+        with observed_lifecycle(state) as observed:
+            try:
+                return observed.ended_with(await self._committer.commit(plan))
+            except StaleHeadError as error:
+                raise StaleHeadError(tenant_id=state.tenant_id, run_id=state.run_id, reason="handoff") from error
 
     def _graph_digest(self, state: RunState) -> Digest:
         if state.admission is None:
             raise InvariantError(reason="seed")
         return state.admission.graph_digest
+
+
+def _result(committed: CommitResult) -> LifecycleResult:
+    after = committed.draft.state
+    return LifecycleResult(
+        end=_ENDS[after.status], outcome=committed.outcome, run_id=after.run_id, revision=after.revision
+    )

@@ -20,7 +20,9 @@ from agentruns.domain.submission import DurableAgentAdmissionRequest, key_digest
 from agentruns.domain.submission_key import AgentSubmissionKey
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import DeploymentError, ExecutableGraphUnavailableError, InvariantError
+from agentruns.runtime.arguments import check_argument
 from agentruns.runtime.registry import ExecutableGraphRegistry
+from agentruns.runtime.telemetry.calls import trace_context
 from agentruns.runtime.verification import find_graph
 from agentruns.store.admissions import NewAdmission
 from agentruns.store.ends import RunLookup
@@ -34,19 +36,19 @@ class PreparedSubmission:
     Attributes:
         request: what was submitted.
         key_digest: digest of the key; the key itself stays behind. ``None`` without a key.
-        keyless_digest: what stands in the key's column of a run without one.
         submission_digest: equal for equal content, whatever the ids.
         draft: all of the commit but its stamp; ``None`` when this process does not have the graph.
         kept_error: what this deployment lacks. It is raised only after the record had its say: a key that stands for
             other content is a conflict in every deployment.
+        trace_context: W3C ``traceparent`` of the caller's span, if any; it is in no digest and never compared.
     """
 
     request: DurableAgentAdmissionRequest
     key_digest: Digest | None
-    keyless_digest: Digest
     submission_digest: Digest
     draft: AdmissionDraft | None
     kept_error: DeploymentError | None
+    trace_context: str | None
 
     @property
     def tenant_id(self) -> TenantId:
@@ -57,6 +59,11 @@ class PreparedSubmission:
     def run_id(self) -> RunId:
         """The candidate run id."""
         return self.request.run_id
+
+    @property
+    def keyless_digest(self) -> Digest:
+        """What stands in the key's column of a run without one."""
+        return keyless_digest(self.tenant_id, self.run_id)
 
     @property
     def probe(self) -> SubmissionProbe:
@@ -103,6 +110,7 @@ class PreparedSubmission:
             admission=admission,
             key_digest=self.key_digest or self.keyless_digest,
             commit=self.draft.build(admitted_at),
+            trace_context=self.trace_context,
         )
 
     def fresh_snapshot(self, admission: AgentAdmission) -> AgentRunSnapshot:
@@ -127,17 +135,19 @@ def prepare(
     """Digest a submission and judge it, without a database and without a clock.
 
     Raises:
+        TypeError: ``request`` is something else.
         SchemaRejectedError: input, evidence or initial state do not satisfy their schema; ``part`` says which.
     """
+    check_argument("request", request, DurableAgentAdmissionRequest)
     graph, kept_error = _judge(request, executables)
     draft = None if graph is None else AdmissionDraft.of(request, graph)
     return PreparedSubmission(
         request=request,
         key_digest=None if key is None else key_digest(request.tenant_id, key),
-        keyless_digest=keyless_digest(request.tenant_id, request.run_id),
         submission_digest=draft.submission_digest if draft else request.submission_digest,
         draft=draft,
         kept_error=kept_error,
+        trace_context=trace_context(),
     )
 
 

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
 from attrs import evolve, frozen
 
 from agentruns.domain.admission import AgentAdmissionIntent
+from agentruns.domain.admission_reader import AdmissionReader
 from agentruns.domain.digests import Digest
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.ids import RunId
-from agentruns.domain.ledger.bodies import Bodies
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.scalars import TenantId
-from agentruns.errors import CorruptDataError, RunNotFoundError
+from agentruns.errors import CorruptDataError
+from agentruns.runtime.driver.options import GraphReplayLimits
 from agentruns.runtime.driver.report import GraphReplayReport
+from agentruns.runtime.driver.threads import NodeThreads
+from agentruns.runtime.kept_runs import KeptRun, KeptRuns
 from agentruns.runtime.registry import ExecutableGraphRegistry
-from agentruns.runtime.replay_rows import (
-    bodies_of,
-    check_row_set,
-    check_run_row,
-    event_of,
-    intent_of,
-    rows_by_sequence,
-)
+from agentruns.runtime.replay_fold import RunFold
+from agentruns.runtime.replay_reading import HistoryReading, read_window
+from agentruns.runtime.replay_windows import ReadingBounds
 from agentruns.runtime.store import AgentRunStore
-from agentruns.store.journal import HistoryRow, RunHistory, Window
-from agentruns.store.unit_of_work import UnitOfWork
+from agentruns.runtime.telemetry.drives import observed_replay
+from agentruns.store.journal import RunHistory, Window
+from agentruns.store.mapping import stored_value
 
-#: Supersteps that one window of a long history holds.
-_SUPERSTEPS: Final = 64
+_NO_LIMIT: Final = 2**62
+_THREADS: Final = 2
 
 
 @frozen(kw_only=True)
@@ -54,147 +51,136 @@ class ReplayedRun:
 
 
 class RunReader:
-    """Fold the records of runs. Reading executes no node and changes nothing."""
+    """Fold the records of runs. Reading executes no node and changes nothing.
 
-    def __init__(self, store: AgentRunStore, executables: ExecutableGraphRegistry) -> None:
+    Args:
+        kept: what was folded before and need not be folded again; without it every reading begins at event 1.
+        limits: what is held at once of a superstep.
+        bounds: how much of a long history is read at once. The state does not depend on it.
+    """
+
+    def __init__(
+        self,
+        store: AgentRunStore,
+        executables: ExecutableGraphRegistry,
+        *,
+        kept: KeptRuns | None = None,
+        limits: GraphReplayLimits | None = None,
+        bounds: ReadingBounds | None = None,
+    ) -> None:
         self._store = store
         self._executables = executables
+        self._kept = kept
+        self._limit = (limits or GraphReplayLimits()).maximum_barrier_result_bytes
+        self._bounds = bounds or ReadingBounds()
+        self._admissions = AdmissionReader()
+        self._threads = NodeThreads(_THREADS, name="agentruns-fold")
 
-    async def read(self, tenant_id: TenantId, run_id: RunId) -> ReplayedRun:
-        """Read and verify everything up to the head.
+    async def read(self, tenant_id: TenantId, run_id: RunId, *, history: RunHistory | None = None) -> ReplayedRun:
+        """Read and verify everything up to the head, or what came after the part that was kept.
+
+        A fold of more than 64 KiB runs in a thread; reducers and validators are called there.
+
+        Args:
+            tenant_id: of the run.
+            run_id: of the run.
+            history: all of it, where a statement has just brought it; it stands for the first one here.
 
         Raises:
             RunNotFoundError: the tenant has no such run.
             ExecutableGraphUnavailableError: this process lacks the run's graph, or cannot fold it now.
             CorruptDataError: the record contradicts itself; ``component`` says where.
+            StaleHeadError: ``recovery``; more was written meanwhile than could be followed.
         """
-        began = time.monotonic()
-        history = await self._window(tenant_id, run_id, Window())
-        graph_digest = history.run["graph_definition_digest"]
-        if graph_digest is None:
-            raise CorruptDataError(tenant_id=tenant_id, run_id=run_id, component="runs.graph_definition_digest")
-        fold = _Fold(RunState.empty(tenant_id, run_id), self._executables.resolve(Digest(graph_digest)))
-        if history.rows or history.event_count == 0:
-            fold.add(history.rows, Window())
-        else:
-            history = await self._long(fold)
-        return fold.finished(history, seconds=time.monotonic() - began)
+        with observed_replay(tenant_id, run_id) as observed:
+            began = time.monotonic()
+            kept = None if self._kept is None else self._kept.find(tenant_id, run_id)
+            replayed = None if kept is None else await self._read_after(kept, history, began)
+            if replayed is None:
+                replayed = await self._read_all(tenant_id, run_id, history, began)
+            self.keep(replayed.state, replayed.graph, replayed.intent)
+            return observed.ended_with(replayed)
 
-    async def _long(self, fold: _Fold) -> RunHistory:
-        """Read a long history in windows of whole supersteps; below the head only moving columns change.
+    def keep(self, state: RunState, graph: ExecutableGraph, intent: AgentAdmissionIntent) -> None:
+        """Take a state that this process has folded, or committed, as what is known of its run."""
+        if self._kept is not None:
+            self._kept.keep(state, graph, intent)
 
-        The last window has no end, so with its run row it is one snapshot of everything that the others left.
-        """
-        tenant_id, run_id = fold.state.tenant_id, fold.state.run_id
-        while True:
-            steps = await self._store.run(partial(_supersteps, tenant_id, run_id, fold.next_superstep))
-            window = _window_after(fold, steps)
-            history = await self._window(tenant_id, run_id, window)
-            fold.add(history.rows, window)
-            if len(steps) <= _SUPERSTEPS:
-                return history
+    def forget(self, tenant_id: TenantId, run_id: RunId) -> None:
+        """Read a run from event 1 the next time."""
+        if self._kept is not None:
+            self._kept.forget(tenant_id, run_id)
 
-    async def _window(self, tenant_id: TenantId, run_id: RunId, window: Window) -> RunHistory:
-        history = await self._store.run(lambda work: work.journal.read(tenant_id, run_id, window))
-        if history is None:
-            raise RunNotFoundError(tenant_id=tenant_id, id=run_id)
-        self._store.clock.observe(history.now)
-        return history
-
-
-_NO_LIMIT: Final = 2**62
-
-
-def _supersteps(tenant_id: TenantId, run_id: RunId, first: int, work: UnitOfWork) -> tuple[tuple[int, int], ...]:
-    return work.journal.supersteps(tenant_id, run_id, first=first, limit=_SUPERSTEPS + 1)
-
-
-def _window_after(fold: _Fold, steps: tuple[tuple[int, int], ...]) -> Window:
-    """Cut after a whole superstep: its events end where the next one's checkpoint was written."""
-    after = fold.sequence
-    if len(steps) <= _SUPERSTEPS:
-        return Window(
-            after_sequence=after,
-            first_superstep=fold.current_superstep,
-            maximum_events=_NO_LIMIT,
-            maximum_bytes=_NO_LIMIT,
+    async def _read_after(self, kept: KeptRun, history: RunHistory | None, began: float) -> ReplayedRun | None:
+        """Fold what came after the kept head; ``None`` when anything disagrees, and then all is read from event 1."""
+        reading = self._reading(kept.state, kept.graph, kept.intent)
+        sequence = kept.head.sequence.value
+        window = Window(
+            after_sequence=sequence - 1,
+            first_superstep=kept.state.superstep.value,
+            with_base=True,
+            maximum_events=self._bounds.short_events,
+            maximum_bytes=min(self._bounds.maximum_bytes, reading.fold.room),
         )
-    last_superstep, until = steps[-1]
-    return Window(
-        after_sequence=after,
-        until_sequence=until,
-        first_superstep=fold.current_superstep,
-        last_superstep=last_superstep,
+        is_whole = history is not None
+        history = history or await reading.read(window)
+        is_whole = is_whole or window.brought(history)
+        known = history if is_whole else await reading.read(_base_of(window))
+        if not kept.agrees_with(list(known.rows)) or self._executables.resolve(kept.graph.digest) is not kept.graph:
+            return None
+        try:
+            if is_whole:
+                await reading.add(kept.later_than(history.rows), evolve(window, after_sequence=sequence))
+            else:
+                history = await reading.follow(history)
+            return _replayed(reading.fold, history, began)
+        except CorruptDataError:
+            # The kept part is no evidence: what is wrong is for a reading from the beginning to say.
+            return None
+
+    async def _read_all(
+        self, tenant_id: TenantId, run_id: RunId, history: RunHistory | None, began: float
+    ) -> ReplayedRun:
+        window = Window(
+            maximum_events=self._bounds.short_events, maximum_bytes=min(self._bounds.maximum_bytes, self._limit)
+        )
+        seed, is_whole = RunState.empty(tenant_id, run_id), history is not None
+        if history is None:
+            history = await read_window(self._store, seed, window)
+            is_whole = window.brought(history)
+        reading = self._reading(seed, self._graph_of(seed, history), None)
+        if is_whole:
+            await reading.add(history.rows, window)
+        else:
+            history = await reading.follow(history)
+        return _replayed(reading.fold, history, began)
+
+    def _graph_of(self, seed: RunState, history: RunHistory) -> ExecutableGraph:
+        digest = history.run["graph_definition_digest"]
+        component = "runs.graph_definition_digest"
+        if digest is None:
+            raise CorruptDataError(tenant_id=seed.tenant_id, run_id=seed.run_id, component=component)
+        with stored_value(seed.tenant_id, seed.run_id, component):
+            pinned = Digest(digest)
+        return self._executables.resolve(pinned)
+
+    def _reading(self, state: RunState, graph: ExecutableGraph, intent: AgentAdmissionIntent | None) -> HistoryReading:
+        fold = RunFold(state, graph, self._admissions, self._limit, intent)
+        return HistoryReading(store=self._store, threads=self._threads, bounds=self._bounds, fold=fold)
+
+
+def _replayed(fold: RunFold, history: RunHistory, began: float) -> ReplayedRun:
+    intent = fold.finish(history)
+    report = fold.report(duration=time.monotonic() - began)
+    return ReplayedRun(state=fold.state, graph=fold.graph, intent=intent, history=history, report=report)
+
+
+def _base_of(window: Window) -> Window:
+    """What a kept part is compared with: the event at its head, and the checkpoint that it stands on."""
+    return evolve(
+        window,
+        until_sequence=window.after_sequence + 1,
+        last_superstep=window.first_superstep,
         maximum_events=_NO_LIMIT,
         maximum_bytes=_NO_LIMIT,
     )
-
-
-class _Fold:
-    """Carry the state through windows, and hold every row against the event that it was written with."""
-
-    def __init__(self, state: RunState, graph: ExecutableGraph) -> None:
-        self.state = state
-        self.graph = graph
-        self.intent: AgentAdmissionIntent | None = None
-        self._report = GraphReplayReport()
-
-    @property
-    def sequence(self) -> int:
-        """The last event that was folded."""
-        return 0 if self.state.head is None else self.state.head.sequence.value
-
-    @property
-    def current_superstep(self) -> int:
-        """The superstep whose rows a window begins with."""
-        return self.state.superstep.value
-
-    @property
-    def next_superstep(self) -> int:
-        """The first superstep whose checkpoint has not been folded."""
-        return 0 if self.state.head is None else self.state.superstep.value + 1
-
-    def add(self, rows: Iterable[HistoryRow], window: Window) -> None:
-        """Fold the events of a window."""
-        by_sequence = rows_by_sequence(self.state, rows, window)
-        found = [row for group in by_sequence.values() for row in group]
-        if self.intent is None:
-            self.intent = intent_of(self.state, found)
-        bodies = bodies_of(found, intent=self.intent)
-        self._report = evolve(self._report, windows=self._report.windows + 1)
-        for sequence in sorted(by_sequence):
-            self._step(by_sequence[sequence], bodies, self.intent)
-
-    def _step(self, rows: list[HistoryRow], bodies: Bodies, intent: AgentAdmissionIntent) -> None:
-        state = self.state
-        event = event_of(state, rows)
-        self.state = state.apply(event, bodies, self.graph)
-        check_row_set(state, event, self.state, rows, intent)
-        self._count(rows)
-
-    def _count(self, rows: list[HistoryRow]) -> None:
-        report = self._report
-        sources = [row.source for row in rows]
-        self._report = evolve(
-            report,
-            events_verified=report.events_verified + 1,
-            supersteps_replayed=report.supersteps_replayed + ("checkpoint" in sources and "admission" not in sources),
-            attempts_verified=report.attempts_verified + sources.count("attempt"),
-            results_verified=report.results_verified + sources.count("result"),
-            bytes_verified=report.bytes_verified + sum(len(row.body or b"") for row in rows),
-        )
-
-    def finished(self, history: RunHistory, *, seconds: float) -> ReplayedRun:
-        """Compare the run row, the cache of the fold, with what was folded."""
-        if self.intent is None:
-            raise CorruptDataError(
-                tenant_id=self.state.tenant_id, run_id=self.state.run_id, component="agent_admissions.body"
-            )
-        check_run_row(self.state, history, self.intent)
-        return ReplayedRun(
-            state=self.state,
-            graph=self.graph,
-            intent=self.intent,
-            history=history,
-            report=evolve(self._report, duration=seconds),
-        )

@@ -15,9 +15,11 @@ from agentruns.domain.ledger.state import RunState
 #: Columns by the key of the row: ``(source, …)``.
 Rows = Mapping[tuple[Any, ...], Mapping[str, object]]
 
-_BARRIERS: Final = frozenset({EventKind.BARRIER_CONTINUED, EventKind.BARRIER_WAITING, EventKind.BARRIER_SUCCEEDED})
-_REQUESTS: Final = frozenset({EventKind.CANCELLATION_REQUESTED, EventKind.DEADLINE_CANCELLATION_REQUESTED})
-_ENDS: Final = frozenset({EventKind.BARRIER_SUCCEEDED, EventKind.RUN_FAILED, EventKind.CANCELLATION_CONFIRMED})
+# Tuples: a member is found in them by its identity, while a set would hash it in Python.
+_BARRIERS: Final = (EventKind.BARRIER_CONTINUED, EventKind.BARRIER_WAITING, EventKind.BARRIER_SUCCEEDED)
+_COMPLETIONS: Final = (EventKind.NODE_ATTEMPT_SUCCEEDED, EventKind.NODE_ATTEMPT_FAILED)
+_REQUESTS: Final = (EventKind.CANCELLATION_REQUESTED, EventKind.DEADLINE_CANCELLATION_REQUESTED)
+_ENDS: Final = (EventKind.BARRIER_SUCCEEDED, EventKind.RUN_FAILED, EventKind.CANCELLATION_CONFIRMED)
 
 
 def expected_rows(before: RunState, event: Event, after: RunState, intent: AgentAdmissionIntent) -> Rows:
@@ -33,7 +35,7 @@ def expected_rows(before: RunState, event: Event, after: RunState, intent: Agent
         rows |= _checkpoint(after)
     if kind is EventKind.NODE_ATTEMPT_STARTED:
         rows |= _attempt(before, after)
-    if kind in (EventKind.NODE_ATTEMPT_SUCCEEDED, EventKind.NODE_ATTEMPT_FAILED):
+    if kind in _COMPLETIONS:
         rows |= _result(before, after)
     if kind is EventKind.BARRIER_WAITING:
         rows |= _waits(after)
@@ -77,6 +79,18 @@ def _result(before: RunState, after: RunState) -> Rows:
         "at": None if gate is None else gate.to_datetime(),
     }
     return {key: columns}
+
+
+def expected_settlements(event: Event, after: RunState) -> Mapping[str, Mapping[str, object]]:
+    """Give what an event wrote into the rows of the waits that it settled, by the id of the wait."""
+    return {
+        wait.wait_id.text: {
+            "status": wait.how.value,
+            "second_digest": None if wait.resolution_digest is None else wait.resolution_digest.raw,
+        }
+        for wait in after.settled
+        if wait.sequence == event.sequence
+    }
 
 
 def _waits(after: RunState) -> Rows:

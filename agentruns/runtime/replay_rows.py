@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
+
+from attrs import define, field
 
 from agentruns.domain.admission import AgentAdmissionIntent
 from agentruns.domain.digests import Digest
@@ -14,11 +16,10 @@ from agentruns.domain.ledger.event import Event
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.numbers import JournalSequence
 from agentruns.domain.scalars import JournalEventKind
-from agentruns.domain.wire import decode
 from agentruns.errors import CorruptDataError, InvalidValueError
-from agentruns.runtime.replay_expected import expected_rows
+from agentruns.runtime.replay_expected import expected_rows, expected_settlements
 from agentruns.store.journal import HistoryRow, RunHistory, Window
-from agentruns.store.mapping import instant
+from agentruns.store.mapping import instant, stored_value
 
 #: Table of each source, for the component of a finding.
 TABLES: Final = {
@@ -40,53 +41,89 @@ _COLUMNS: Final = {
     ("wait", "word"): "kind",
     ("wait", "at"): "due_at",
     ("wait", "until"): "expires_at",
+    ("wait", "second_digest"): "resolution_digest",
     ("admission", "digest"): "admission_digest",
     ("admission", "word"): "agent_name",
     ("admission", "node_id"): "agent_version",
 }
 
 
-def rows_by_sequence(state: RunState, rows: Iterable[HistoryRow], window: Window) -> dict[int, list[HistoryRow]]:
+@define
+class EventRows:
+    """What stands at one sequence: an event, if the record is whole, and the rows that were written with it.
+
+    Attributes:
+        settled: rows of waits that say that this event has settled them.
+    """
+
+    events: list[HistoryRow] = field(factory=list)
+    beside: list[HistoryRow] = field(factory=list)
+    settled: list[HistoryRow] = field(factory=list)
+
+
+def rows_by_sequence(state: RunState, rows: Iterable[HistoryRow], window: Window) -> dict[int, EventRows]:
     """Group the rows of a window under the event that each was written with.
 
     Raises:
         CorruptDataError: a row of a superstep claims an event of another one.
     """
-    groups: dict[int, list[HistoryRow]] = defaultdict(list)
+    groups: dict[int, EventRows] = defaultdict(EventRows)
     for row in rows:
-        if window.after_sequence < row.sequence <= window.until_sequence:
-            groups[row.sequence].append(row)
-        elif row.superstep not in (None, *_shared_superstep(row, window)):
+        if window.holds(row.sequence):
+            group = groups[row.sequence]
+            (group.events if row.source == "event" else group.beside).append(row)
+        elif row.superstep is not None:
+            # What the supersteps at the ends of a window wrote outside of it is not among the rows.
             raise _odd_row(state, row.source)
+        if row.source == "wait" and row.number is not None and window.holds(row.number):
+            groups[row.number].settled.append(row)
     return groups
 
 
-def _shared_superstep(row: HistoryRow, window: Window) -> tuple[int, ...]:
-    """Name the superstep of which a part may stand outside of the window: its first before, its last after."""
-    return (window.first_superstep if row.sequence <= window.after_sequence else window.last_superstep,)
+def bodies_of(state: RunState, rows: Iterable[HistoryRow], *, intent: AgentAdmissionIntent) -> Bodies:
+    """Find each body under the digest that its row claims; the fold recomputes it.
 
-
-def bodies_of(rows: Iterable[HistoryRow], *, intent: AgentAdmissionIntent) -> Bodies:
-    """Find each body under the digest that its row claims; the fold recomputes it."""
+    Raises:
+        CorruptDataError: a row claims what is no digest, a checkpoint has what is no id, or two rows claim one digest
+            for different bytes.
+    """
     bodies: dict[Digest, BodyRow] = {}
+
+    def put(digest: Digest, body: BodyRow) -> None:
+        # Equal bodies share a digest, and a good one must not hide a damaged one.
+        if bodies.setdefault(digest, body).data != body.data:
+            raise _corrupt(state, "body")
+
     for row in rows:
         if row.source == "admission" and row.digest is not None:
-            bodies[Digest(row.digest)] = BodyRow(data=intent.canonical, record=intent)
+            put(_digest_of(state, row), BodyRow(data=intent.canonical, record=intent))
             continue
         if row.source != "event" and row.digest is not None and row.body is not None:
-            checkpoint_id = CheckpointId(row.id) if row.source == "checkpoint" and row.id else None
-            bodies[Digest(row.digest)] = BodyRow(data=row.body, checkpoint_id=checkpoint_id)
+            put(_digest_of(state, row), BodyRow(data=row.body, checkpoint_id=_checkpoint_id_of(state, row)))
         if row.source == "wait" and row.second_digest is not None and row.second_body is not None:
-            bodies[Digest(row.second_digest)] = BodyRow(data=row.second_body)
+            put(_digest_of(state, row, "second_digest"), BodyRow(data=row.second_body))
     return bodies
 
 
-def event_of(state: RunState, rows: list[HistoryRow]) -> Event:
+def _digest_of(state: RunState, row: HistoryRow, name: str = "digest") -> Digest:
+    with stored_value(state.tenant_id, state.run_id, _component(row.source, name)):
+        return Digest(getattr(row, name))
+
+
+def _checkpoint_id_of(state: RunState, row: HistoryRow) -> CheckpointId | None:
+    if row.source != "checkpoint" or row.id is None:
+        return None
+    with stored_value(state.tenant_id, state.run_id, _component(row.source, "id")):
+        return CheckpointId(row.id)
+
+
+def event_of(state: RunState, rows: EventRows) -> Event:
     """Read the one event among the rows of a sequence."""
-    found = [row for row in rows if row.source == "event"]
-    if len(found) != 1:
-        raise _odd_row(state, rows[0].source)
-    (row,) = found
+    if rows.settled and not rows.events:
+        raise _corrupt(state, "run_waits.settled_sequence")
+    if len(rows.events) != 1:
+        raise _odd_row(state, (rows.events or rows.beside)[0].source)
+    (row,) = rows.events
     try:
         return Event(
             tenant_id=state.tenant_id,
@@ -104,35 +141,52 @@ def event_of(state: RunState, rows: list[HistoryRow]) -> Event:
         raise _corrupt(state, "run_events") from error
 
 
-def intent_of(state: RunState, rows: Iterable[HistoryRow]) -> AgentAdmissionIntent:
+def intent_of(
+    state: RunState, rows: Iterable[HistoryRow], decode: Callable[[bytes], AgentAdmissionIntent]
+) -> AgentAdmissionIntent:
     """Read what was admitted; the fold holds its digest against the first event."""
     for row in rows:
         if row.source == "admission" and row.body is not None:
             try:
-                return decode(row.body, AgentAdmissionIntent)
+                return decode(row.body)
             except InvalidValueError:
                 break
     raise _corrupt(state, "agent_admissions.body")
 
 
 def check_row_set(
-    before: RunState, event: Event, after: RunState, rows: list[HistoryRow], intent: AgentAdmissionIntent
+    before: RunState, event: Event, after: RunState, rows: Sequence[HistoryRow], intent: AgentAdmissionIntent
 ) -> None:
-    """Hold the rows that were written with an event against those that the fold says it wrote.
+    """Hold the rows that were written beside an event against those that the fold says it wrote.
 
     Raises:
         CorruptDataError: a row is missing, is one too many, or a column is unlike the fold's.
     """
     expected = expected_rows(before, event, after, intent)
-    found = {_key(row): row for row in rows if row.source != "event"}
-    if len(found) != len([row for row in rows if row.source != "event"]) or found.keys() != expected.keys():
+    found = {_key(row): row for row in rows}
+    if len(found) != len(rows) or found.keys() != expected.keys():
         odd = next(iter(found.keys() ^ expected.keys()), ("event",))
         raise _odd_row(after, odd[0])
     for key, columns in expected.items():
         row = found[key]
         for name, value in columns.items():
             if getattr(row, name) != value:
-                raise _corrupt(after, f"{TABLES[key[0]]}.{_COLUMNS.get((key[0], name), name)}")
+                raise _corrupt(after, _component(key[0], name))
+
+
+def check_settlements(event: Event, after: RunState, rows: Sequence[HistoryRow]) -> None:
+    """Hold the waits that say that an event has settled them against those that it has.
+
+    Raises:
+        CorruptDataError: a wait names another event, or is settled otherwise than this one says.
+    """
+    expected = expected_settlements(event, after)
+    if expected.keys() != {row.id for row in rows}:
+        raise _corrupt(after, "run_waits.settled_sequence")
+    for row in rows:
+        for name, value in expected[str(row.id)].items():
+            if getattr(row, name) != value:
+                raise _corrupt(after, _component("wait", name))
 
 
 def _key(row: HistoryRow) -> tuple[Any, ...]:
@@ -181,6 +235,10 @@ def _check_waits(state: RunState, history: RunHistory) -> None:
     stored = {row.id for row in history.rows if row.source == "wait" and row.status == "outstanding"}
     if outstanding != stored:
         raise _corrupt(state, "run_waits.status")
+
+
+def _component(source: str, name: str) -> str:
+    return f"{TABLES[source]}.{_COLUMNS.get((source, name), name)}"
 
 
 def _given(value: Any) -> Any:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from agentruns.errors import CommitOutcomeUnknownError, StoreUnavailableError
+from agentruns.runtime.telemetry.counts import retried
 from agentruns.store.failures import refusal
 from agentruns.store.transient import Transient, transient
 
@@ -24,11 +25,16 @@ _LONGEST_PAUSE: Final = 1.0
 
 @frozen(kw_only=True)
 class Retry:
-    """Try ``attempts`` times, pausing ``initial_delay`` doubled each time, at most a second, with full jitter."""
+    """Try ``attempts`` times, pausing ``initial_delay`` doubled each time, at most a second, with full jitter.
+
+    Attributes:
+        commits: whether what is tried may commit something; a reading whose answer was lost is in no doubt.
+    """
 
     attempts: int
     initial_delay: timedelta
     schema: str
+    commits: bool = True
 
     def attempts_before_last(self) -> Iterator[int]:
         """Count the tries but the last, from 1; there is always one."""
@@ -59,8 +65,9 @@ class Retry:
                 raise refusal(failure, schema=self.schema)
             troubles.append(trouble)
             if attempt < self.attempts:
+                retried(trouble)
                 await self.pause(attempt)
-        raise _exhausted(troubles)
+        raise _exhausted(troubles, commits=self.commits)
 
 
 @contextmanager
@@ -78,14 +85,14 @@ def as_store_error(schema: str) -> Iterator[None]:
     except (DBAPIError, OSError, TimeoutError, PoolTimeoutError) as error:
         trouble, failure = transient(error), error
     if trouble is not None:
-        raise _exhausted([trouble])
+        raise _exhausted([trouble], commits=True)
     if isinstance(failure, DBAPIError):
         raise refusal(failure, schema=schema)
     if failure is not None:
         raise failure
 
 
-def _exhausted(troubles: list[Transient]) -> StoreUnavailableError | CommitOutcomeUnknownError:
-    if all(trouble.is_in_doubt for trouble in troubles):
+def _exhausted(troubles: list[Transient], *, commits: bool) -> StoreUnavailableError | CommitOutcomeUnknownError:
+    if commits and all(trouble.is_in_doubt for trouble in troubles):
         return CommitOutcomeUnknownError(attempts=len(troubles))
     return StoreUnavailableError(attempts=len(troubles), sqlstate=troubles[-1].sqlstate)

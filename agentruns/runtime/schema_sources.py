@@ -14,6 +14,7 @@ from agentruns.domain.canonical import JsonTree, canonical_bytes
 from agentruns.domain.digests import plain_digest
 from agentruns.domain.identity import CapabilityIdentity, SchemaReference
 from agentruns.domain.scalars import Version
+from agentruns.domain.schema import JsonSchemaRegistryBuilder
 from agentruns.domain.schema.builder import READ_LIMITS
 from agentruns.domain.schema.keywords import DIALECT
 from agentruns.domain.uris import SchemaId
@@ -34,7 +35,7 @@ SchemaSource = Mapping[str, object] | os.PathLike[str] | HasJsonSchema | type
 
 @frozen(kw_only=True)
 class GraphSchema:
-    """Hold one schema document of a graph.
+    """Hold one schema document of a graph, or of what people say to its runs.
 
     Attributes:
         reference: the triple that the graph pins.
@@ -61,6 +62,15 @@ class GraphSchema:
             digest=body.digest,
         )
         return cls(reference=reference, document=body.data)
+
+    def register(self, builder: JsonSchemaRegistryBuilder) -> None:
+        """Register the document unless ``builder`` has it already.
+
+        Raises:
+            DefinitionError: kind ``schema``; it cannot be used, or its id stands for another one.
+        """
+        if self.reference not in builder:
+            builder.register(self.reference, self.document)
 
 
 def derived_id(role: str, *, graph: CapabilityIdentity) -> str:

@@ -1,157 +1,71 @@
-"""The store of an asyncio process: one engine, one clock, one lane for each kind of statement."""
+"""The store of an asyncio process: a database, and who may write for its runs."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, TypeVar
 
-from sqlalchemy import URL, func, select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import URL
 
 from agentruns.domain.digests import Digest
 from agentruns.domain.ids import AttemptId, RunId
-from agentruns.domain.lease import LeaseObservation, RunFence
+from agentruns.domain.lease import MAXIMUM_LIVE_LEASES, LeaseObservation, RunFence
 from agentruns.domain.ledger.event import JournalHead
+from agentruns.domain.numbers import FencingEpoch
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
-from agentruns.errors import RunNotFoundError, UnitOfWorkError
-from agentruns.runtime.clock import DatabaseClock
+from agentruns.errors import RunNotFoundError
+from agentruns.runtime.arguments import check_argument
+from agentruns.runtime.database import Database
 from agentruns.runtime.driven_fences import DrivenFences
-from agentruns.runtime.engine import create_engine
 from agentruns.runtime.held_lease import HeldLease
-from agentruns.runtime.lane import HELD, MAXIMUM_BYTES, Answer_co, Held, Item_contra, Lane, Parcel
-from agentruns.runtime.retry import Retry
-from agentruns.store.lease_refusals import lease_refusal, observation
+from agentruns.runtime.lease_arguments import check_batch, check_claim, check_delay
+from agentruns.runtime.lease_lanes import LeaseLanes
+from agentruns.runtime.lease_renewals import LeaseRenewals
+from agentruns.runtime.notifier import Notifier
+from agentruns.runtime.telemetry.drives import observed_claim
+from agentruns.store.lease_refusals import check_live, lease_refusal, observation
 from agentruns.store.leases import Deferral, LeaseAnswer, Release, Renewal
-from agentruns.store.mapping import instant
-from agentruns.store.options import StoreOptions
-from agentruns.store.settings import check_settings
+from agentruns.store.options import StoreOptions, check_count
+from agentruns.store.run_view import HeadVersion
 from agentruns.store.unit_of_work import UnitOfWork
-from agentruns.store.verification import verify_schema
 
 T = TypeVar("T")
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 #: Words of an answer that leave nothing to do.
 _CLAIMED_ALREADY: Final = "mine"
 _GIVEN_BACK: Final = "no_lease"
 
 
-class SetStatement(Protocol[Item_contra, Answer_co]):
-    """Send a set in one statement and answer each item."""
-
-    def __call__(
-        self, work: UnitOfWork, items: Sequence[Item_contra], /, *, skip_locked: bool
-    ) -> Sequence[Answer_co | Held]:
-        """Send; with ``skip_locked`` items whose row somebody else holds are passed over."""
-        ...
-
-
-class AgentRunStore:
+class AgentRunStore(Database):
     """Hold runs in one schema of one PostgreSQL database, for one event loop.
 
     Use it as ``async with AgentRunStore(url) as store``: entering verifies the schema, leaving returns all connections.
     """
 
     def __init__(self, url: str | URL, options: StoreOptions | None = None) -> None:
-        self.options = options or StoreOptions()
-        self.clock = DatabaseClock()
+        super().__init__(url, options)
         self.driven = DrivenFences()
-        self.retry = Retry(
-            attempts=self.options.attempts, initial_delay=self.options.initial_delay, schema=self.options.schema
-        )
-        self._engine: AsyncEngine = create_engine(url, self.options)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._renewals = self.lane(self._renew)
-        self._releases = self.lane(self._release)
-        self._deferrals = self.lane(self._defer)
-        self._observations = self.lane(self._observe)
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def open(self) -> None:
-        """Verify that the schema is what this release needs.
-
-        Raises:
-            SchemaVerificationError: it is not; its sentence names the command that repairs it.
-            InvalidOptionError: the connection's timeouts or its durability are weaker than the options say.
-            StoreUnavailableError: the database cannot be reached.
-        """
-        try:
-            await self.run(self._verify)
-        except BaseException:
-            await self.close()
-            raise
-
-    def _verify(self, work: UnitOfWork) -> None:
-        verify_schema(work.connection, schema=self.options.schema)
-        check_settings(work.connection, self.options)
-        self._observe_clock(work)
+        self.lease_renewals = LeaseRenewals()
+        self.notifier = Notifier(self._notify, is_on=self.options.notifies)
+        self._leases = LeaseLanes(self, self.notifier)
 
     async def close(self) -> None:
-        """Return all connections."""
-        await self._engine.dispose()
+        """Tell of what became ready, and return all connections; what is asked for afterwards is refused."""
+        await self.notifier.close()
+        await super().close()
 
-    async def run(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Run one unit of work of our own, again while the database's trouble passes.
+    def notify(self, tenant_id: TenantId) -> None:
+        """Tell listening workers that a tenant may have a run for them; it returns at once.
 
-        ``work`` is called once for each try and must send the same ids each time.
+        Raises:
+            UnitOfWorkError: the store is not open, or belongs to another event loop.
         """
-        return await self.retry.run(lambda: self.run_once(work))
-
-    async def run_once(self, work: Callable[[UnitOfWork], T]) -> T:
-        """Run one unit of work of our own on a connection in autocommit; each statement is a transaction."""
-        self._check_loop()
-        async with self._engine.connect() as connection:
-            return await connection.run_sync(
-                lambda synchronous: work(UnitOfWork(synchronous, schema=self.options.schema))
-            )
-
-    def lane(
-        self,
-        statement: SetStatement[Item, Answer],
-        *,
-        maximum_bytes: int = MAXIMUM_BYTES,
-    ) -> Lane[Item, Answer]:
-        """Make the lane of one kind of statement: what waits for a connection shares the next one.
-
-        In a set of more than one, items whose row is held by others are passed over and go again alone.
-        """
-
-        async def send(items: Sequence[Item], *, is_alone: bool) -> Sequence[Answer | Held]:
-            await self.ensure_clock()
-            return await self.run_once(lambda work: statement(work, items, skip_locked=not is_alone))
-
-        return Lane(send, self.retry, self.options.lane_connections, maximum_bytes)
-
-    async def ensure_clock(self) -> None:
-        """Ask for the database's time when no statement has brought it yet."""
-        if not self.clock.has_observation:
-            await self.run_once(self._observe_clock)
-
-    def _observe_clock(self, work: UnitOfWork) -> None:
-        self.clock.observe(instant(work.execute(select(func.clock_timestamp())).scalar_one()))
-
-    def _check_loop(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
-        elif self._loop is not loop:
-            raise UnitOfWorkError(reason="wrong_event_loop")
-
-    # --- leases ------------------------------------------------------------------------------------------------------
+        check_argument("tenant_id", tenant_id, TenantId)
+        self._check_usable()
+        self.notifier.ready(tenant_id.text)
 
     async def claim(self, tenant_id: TenantId, run_id: RunId, attempt_id: AttemptId) -> HeldLease:
         """Take a run that is ready and that nobody holds.
@@ -161,15 +75,55 @@ class AgentRunStore:
 
         Raises:
             RunNotFoundError: the tenant has no such run.
-            NotYetAvailableError: it is leased or deferred; ``not_before`` says until when.
+            NotYetAvailableError: it is leased or deferred; ``not_before`` says until when. Or ``tenant_at_capacity``.
             RunNotRunnableError: its status does not permit it.
             RunQuarantinedError: it is isolated.
         """
+        check_claim(tenant_id, run_id, attempt_id)
         duration = self.options.lease_duration
-        claims = [(tenant_id, run_id, attempt_id)]
+        return await self._taken(
+            tenant_id, run_id, lambda work: work.leases.claim(tenant_id, run_id, attempt_id, duration=duration)
+        )
+
+    async def supersede(
+        self,
+        tenant_id: TenantId,
+        run_id: RunId,
+        attempt_id: AttemptId,
+        *,
+        expected_epoch: FencingEpoch | None = None,
+    ) -> HeldLease:
+        """Take a run from whoever holds it: for operators, and for workers that know their predecessor to be dead.
+
+        Whatever the old owner sends from now on is refused. Else as :meth:`claim`.
+
+        With ``expected_epoch`` it is taken only from that epoch.
+
+        Raises:
+            StaleHeadError: ``epoch``; the run is under another epoch than expected.
+            RunNotFoundError: the tenant has no such run.
+            NotYetAvailableError: ``deferred``.
+            RunNotRunnableError: its status does not permit it.
+            RunQuarantinedError: it is isolated.
+        """
+        check_claim(tenant_id, run_id, attempt_id)
+        if expected_epoch is not None:
+            check_argument("expected_epoch", expected_epoch, FencingEpoch)
+        duration = self.options.lease_duration
+        return await self._taken(
+            tenant_id,
+            run_id,
+            lambda work: work.leases.supersede(
+                tenant_id, run_id, attempt_id, expected_epoch=expected_epoch, duration=duration
+            ),
+        )
+
+    async def _taken(
+        self, tenant_id: TenantId, run_id: RunId, take: Callable[[UnitOfWork], LeaseAnswer | None]
+    ) -> HeldLease:
+        """Send a claim again with the same id until it is answered: a lease of that id that lives is its own."""
         sent_at = time.monotonic()
-        (answer,) = await self.run(lambda work: work.leases.claim(claims, duration=duration))
-        known = self._known(tenant_id, run_id, answer)
+        known = self._known(tenant_id, run_id, await self.run(take))
         lease = known.lease if known.word == "done" else known.run.lease if known.word == _CLAIMED_ALREADY else None
         if lease is None:
             raise lease_refusal(tenant_id, run_id, known)
@@ -182,16 +136,49 @@ class AgentRunStore:
 
         Sent once: an answer in doubt is not looked for, and what it may have claimed is claimable again when its lease
         expires.
+
+        Args:
+            tenant_id: whose runs.
+            limit: 1..64.
+            attempt_ids: as many, fresh and different.
+            graph_digests: of the graphs that this process has.
+
+        Raises:
+            InvalidOptionError: ``limit`` is out of its bound, or ``attempt_ids`` are not as many different ones.
         """
+        check_batch(tenant_id, limit, attempt_ids, graph_digests)
         duration = self.options.lease_duration
-        sent_at = time.monotonic()
-        claims = await self.run_once(
-            lambda work: work.leases.claim_ready(
-                tenant_id, limit=limit, attempt_ids=attempt_ids, graph_digests=graph_digests, duration=duration
+        with observed_claim(tenant_id) as observed:
+            sent_at = time.monotonic()
+            claims = await self.run_once(
+                lambda work: work.leases.claim_ready(
+                    tenant_id, limit=limit, attempt_ids=attempt_ids, graph_digests=graph_digests, duration=duration
+                )
             )
-        )
+            observed.ended_with(claims.leases)
         self.clock.observe(claims.observed_at)
-        return tuple(HeldLease(lease=lease, observed_at=claims.observed_at, sent_at=sent_at) for lease in claims.leases)
+        return tuple(
+            HeldLease(lease=lease, observed_at=claims.observed_at, sent_at=sent_at, history=history)
+            for lease, history in claims.leases
+        )
+
+    async def set_tenant_limit(self, tenant_id: TenantId, maximum_live: int | None) -> None:
+        """Say how many leases of a tenant may live at once, over all processes, from the next claim on.
+
+        Nothing that runs is interrupted. Leases that were claimed while the tenant had no limit run out uncounted, and
+        so do those above a limit that was lowered.
+
+        Args:
+            tenant_id: whose runs.
+            maximum_live: 1..1 024, or ``None`` for no limit.
+        """
+        if maximum_live is not None:
+            check_count("maximum_live", maximum_live, low=1, high=MAXIMUM_LIVE_LEASES)
+        await self.run(lambda work: work.tenant_limits.set(tenant_id, maximum_live))
+
+    async def tenant_limit(self, tenant_id: TenantId) -> int | None:
+        """Read how many leases of a tenant may live at once; ``None`` for no limit."""
+        return await self.run(lambda work: work.tenant_limits.of(tenant_id))
 
     async def renew(self, fence: RunFence, *, desired: Timestamp) -> HeldLease:
         """Extend a live lease to ``desired``, which must stay the same over retries; all that wait share a statement.
@@ -201,9 +188,11 @@ class AgentRunStore:
             RunQuarantinedError: it was isolated meanwhile.
             RefusedError: ``desired`` is not later, or beyond the horizon.
         """
+        check_argument("fence", fence, RunFence)
+        check_argument("desired", desired, Timestamp)
         renewal = Renewal(fence=fence, desired=desired)
         sent_at = time.monotonic()
-        answer = self._known(fence.tenant_id, fence.run_id, await self._renewals.ask(_parcel(fence, renewal)))
+        answer = self._known(fence.tenant_id, fence.run_id, await self._leases.renew(renewal))
         if answer.word == "done" and answer.lease:
             return HeldLease(lease=answer.lease, observed_at=answer.now, sent_at=sent_at)
         if answer.word == "same":
@@ -215,11 +204,18 @@ class AgentRunStore:
     async def release(self, fence: RunFence, *, delay: timedelta | None = None) -> None:
         """Give a lease back, an expired one too. Somebody else's is left alone.
 
+        Args:
+            fence: of the lease.
+            delay: how long nobody shall claim the run, at most 5 minutes; at once when there is none.
+
         Raises:
+            InvalidOptionError: ``delay`` is not above zero, or too long.
             LeaseLostError: another fence owns the run.
         """
+        check_argument("fence", fence, RunFence)
+        check_delay(delay)
         release = Release(fence=fence, delay=delay)
-        answer = self._known(fence.tenant_id, fence.run_id, await self._releases.ask(_parcel(fence, release)))
+        answer = self._known(fence.tenant_id, fence.run_id, await self._leases.release(release))
         if answer.word not in ("done", _GIVEN_BACK):
             raise lease_refusal(fence.tenant_id, fence.run_id, answer)
 
@@ -229,8 +225,11 @@ class AgentRunStore:
         Returns:
             Whether the gate is set; ``False`` when the instant has passed, and then nothing was changed.
         """
+        check_argument("fence", fence, RunFence)
+        check_argument("head", head, JournalHead)
+        check_argument("not_before", not_before, Timestamp)
         deferral = Deferral(fence=fence, head=head, not_before=not_before)
-        answer = self._known(fence.tenant_id, fence.run_id, await self._deferrals.ask(_parcel(fence, deferral)))
+        answer = self._known(fence.tenant_id, fence.run_id, await self._leases.defer(deferral))
         if answer.word == _GIVEN_BACK and answer.run.not_before == not_before:
             return True
         if answer.word not in ("done", "due"):
@@ -244,8 +243,22 @@ class AgentRunStore:
             LeaseLostError: the fence is not the live one.
             RunQuarantinedError: the run is isolated.
         """
-        answer = self._known(fence.tenant_id, fence.run_id, await self._observations.ask(_parcel(fence, fence)))
-        return observation(fence, answer)
+        return observation(fence, await self._seen(fence))
+
+    async def observe_version(self, fence: RunFence) -> HeadVersion:
+        """Read at which head a run stands under a live fence, for a quarantine: the rest of the row may be damaged.
+
+        Raises:
+            LeaseLostError: the fence is not the live one.
+            RunQuarantinedError: the run is isolated.
+        """
+        answer = await self._seen(fence)
+        check_live(fence, answer)
+        return answer.run.version
+
+    async def _seen(self, fence: RunFence) -> LeaseAnswer:
+        check_argument("fence", fence, RunFence)
+        return self._known(fence.tenant_id, fence.run_id, await self._leases.observe(fence))
 
     def _known(self, tenant_id: TenantId, run_id: RunId, answer: LeaseAnswer | None) -> LeaseAnswer:
         if answer is None:
@@ -253,35 +266,5 @@ class AgentRunStore:
         self.clock.observe(answer.now)
         return answer
 
-    def _renew(
-        self, work: UnitOfWork, items: Sequence[Renewal], *, skip_locked: bool
-    ) -> Sequence[LeaseAnswer | Held | None]:
-        horizon = self.options.maximum_lease_horizon
-        return answered_or_held(
-            work.leases.renew(items, horizon=horizon, skip_locked=skip_locked), skip_locked=skip_locked
-        )
-
-    def _release(
-        self, work: UnitOfWork, items: Sequence[Release], *, skip_locked: bool
-    ) -> Sequence[LeaseAnswer | Held | None]:
-        return answered_or_held(work.leases.release(items, skip_locked=skip_locked), skip_locked=skip_locked)
-
-    def _defer(
-        self, work: UnitOfWork, items: Sequence[Deferral], *, skip_locked: bool
-    ) -> Sequence[LeaseAnswer | Held | None]:
-        return answered_or_held(work.leases.defer(items, skip_locked=skip_locked), skip_locked=skip_locked)
-
-    def _observe(
-        self, work: UnitOfWork, items: Sequence[RunFence], *, skip_locked: bool
-    ) -> Sequence[LeaseAnswer | Held | None]:
-        del skip_locked  # no row is locked
-        return work.leases.observe(items)
-
-
-def _parcel(fence: RunFence, item: Item) -> Parcel[Item]:
-    return Parcel(item=item, keys=frozenset({(fence.tenant_id, fence.run_id)}))
-
-
-def answered_or_held(answers: Sequence[Answer | None], *, skip_locked: bool) -> Sequence[Answer | Held | None]:
-    """In a statement that passes held rows over, an item without an answer goes again alone."""
-    return [HELD if answer is None and skip_locked else answer for answer in answers]
+    async def _notify(self, tenants: Collection[str]) -> None:
+        await self.run_once(lambda work: work.wake_ups.send(self.options.schema, tenants))

@@ -54,13 +54,13 @@ class AgentRunAdmission:
 
 #: What a step asks for, and in the same order what it is answered: ``bool``, :class:`ProbeAnswer`, :class:`RunEnds`,
 #: ``bool``.
-Step: TypeAlias = NewAdmission | SubmissionProbe | RunLookup | KeyAttachment
-Steps: TypeAlias = Generator[Step, Any, AgentRunAdmission]
+SubmissionStep: TypeAlias = NewAdmission | SubmissionProbe | RunLookup | KeyAttachment
+SubmissionSteps: TypeAlias = Generator[SubmissionStep, Any, AgentRunAdmission]
 
 
 def submission_steps(
     prepared: PreparedSubmission, *, clock: DatabaseClock, verifier: RunVerifier, is_joined: bool
-) -> Steps:
+) -> SubmissionSteps:
     """Insert first, and find out only then why nothing was inserted: evidence, then graph, then clock.
 
     Joined, and without an observation of the database's clock, the probe goes first: in a caller's transaction nothing
@@ -70,7 +70,7 @@ def submission_steps(
     if not is_joined and clock.has_observation and prepared.kept_error is None:
         tried = _built_in_time(prepared, clock.stamp())
         if tried is not None and (yield from _insert(tried)):
-            return _committed(prepared, tried)
+            return _committed(prepared, tried, verifier)
     repetitions = MAXIMUM_REPETITIONS + (tried is None)
     for left in reversed(range(repetitions + 1)):
         seen = yield from _probe(prepared)
@@ -84,13 +84,13 @@ def submission_steps(
             clock.correct(seen.now)
             tried = prepared.build(clock.stamp())
             if (yield from _insert(tried)):
-                return _committed(prepared, tried)
+                return _committed(prepared, tried, verifier)
     raise ContentionError(run_id=prepared.run_id, attempts=MAXIMUM_REPETITIONS)
 
 
 def _existing(
     prepared: PreparedSubmission, seen: ProbeAnswer, verifier: RunVerifier
-) -> Generator[Step, Any, AgentRunAdmission | None]:
+) -> Generator[SubmissionStep, Any, AgentRunAdmission | None]:
     """Judge what is there; ``None`` when it is gone again, or when another key was faster: the probe says more."""
     lookup = prepared.lookup_by_key if seen.has_key else prepared.lookup_by_run
     ends = yield from _read(lookup)
@@ -118,7 +118,7 @@ def _refuse_other_run(prepared: PreparedSubmission, stored: VerifiedRun) -> None
 
 def _attached(
     prepared: PreparedSubmission, key_digest: Digest, seen: ProbeAnswer, verifier: RunVerifier, stored: VerifiedRun
-) -> Generator[Step, Any, AgentRunAdmission | None]:
+) -> Generator[SubmissionStep, Any, AgentRunAdmission | None]:
     """Give the key to the run that was admitted without one."""
     if seen.is_read_only:
         raise UnitOfWorkError(reason="read_only")
@@ -171,22 +171,23 @@ def _built_in_time(prepared: PreparedSubmission, stamp: Timestamp) -> NewAdmissi
         return None
 
 
-def _committed(prepared: PreparedSubmission, built: NewAdmission) -> AgentRunAdmission:
+def _committed(prepared: PreparedSubmission, built: NewAdmission, verifier: RunVerifier) -> AgentRunAdmission:
+    verifier.expect(prepared.request.intent)
     snapshot = prepared.fresh_snapshot(built.admission)
     return AgentRunAdmission(outcome=MutationOutcome.COMMITTED, snapshot=snapshot)
 
 
-def _insert(built: NewAdmission) -> Generator[Step, Any, bool]:
+def _insert(built: NewAdmission) -> Generator[SubmissionStep, Any, bool]:
     return cast("bool", (yield built))
 
 
-def _probe(prepared: PreparedSubmission) -> Generator[Step, Any, ProbeAnswer]:
+def _probe(prepared: PreparedSubmission) -> Generator[SubmissionStep, Any, ProbeAnswer]:
     return cast("ProbeAnswer", (yield prepared.probe))
 
 
-def _read(lookup: RunLookup) -> Generator[Step, Any, RunEnds]:
+def _read(lookup: RunLookup) -> Generator[SubmissionStep, Any, RunEnds]:
     return cast("RunEnds", (yield lookup))
 
 
-def _attach(attachment: KeyAttachment) -> Generator[Step, Any, bool]:
+def _attach(attachment: KeyAttachment) -> Generator[SubmissionStep, Any, bool]:
     return cast("bool", (yield attachment))

@@ -9,6 +9,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from agentruns.domain.admission import AgentAdmissionIntent
+from agentruns.domain.admission_reader import AdmissionReader
 from agentruns.domain.digests import Digest
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.outcome import SucceededOutcome
@@ -16,7 +17,6 @@ from agentruns.domain.run_ends import RunEnds
 from agentruns.domain.run_ends_checks import VerifiedRun, verify_ends
 from agentruns.domain.run_ends_outcome import show
 from agentruns.domain.snapshot import AgentRunSnapshot
-from agentruns.domain.wire import decode
 from agentruns.errors import CorruptDataError, ExecutableGraphUnavailableError, SchemaRejectedError
 from agentruns.runtime.registry import ExecutableGraphRegistry
 
@@ -35,6 +35,7 @@ class DecodedAdmissions:
     _kept: OrderedDict[Digest, tuple[AgentAdmissionIntent, int]] = field(factory=OrderedDict, init=False)
     _size: int = field(default=0, init=False)
     _lock: Lock = field(factory=Lock, init=False)
+    _reader: AdmissionReader = field(factory=AdmissionReader, init=False)
 
     def __call__(self, digest: Digest, body: bytes) -> AgentAdmissionIntent:
         """Give the record of a body that hashes to the digest."""
@@ -43,18 +44,24 @@ class DecodedAdmissions:
             if found is not None:
                 self._kept.move_to_end(digest)
                 return found[0]
-        intent = decode(body, AgentAdmissionIntent)
-        with self._lock:
-            self._keep(digest, intent, len(body))
+        intent = self._reader.read(body)
+        self._keep(intent)
         return intent
 
-    def _keep(self, digest: Digest, intent: AgentAdmissionIntent, size: int) -> None:
-        if digest not in self._kept:
-            self._kept[digest] = (intent, size)
-            self._size += size
-        while self._size > self.maximum_bytes:
-            _, (_, dropped) = self._kept.popitem(last=False)
-            self._size -= dropped
+    def keep(self, intent: AgentAdmissionIntent) -> None:
+        """Take a record that was made here: its canonical bytes need not be decoded any more."""
+        self._reader.learn(intent)
+        self._keep(intent)
+
+    def _keep(self, intent: AgentAdmissionIntent) -> None:
+        digest, size = intent.digest, len(intent.canonical)
+        with self._lock:
+            if digest not in self._kept:
+                self._kept[digest] = (intent, size)
+                self._size += size
+            while self._size > self.maximum_bytes:
+                _, (_, dropped) = self._kept.popitem(last=False)
+                self._size -= dropped
 
 
 @frozen(kw_only=True)
@@ -67,6 +74,10 @@ class RunVerifier:
 
     executables: ExecutableGraphRegistry
     _decode: DecodedAdmissions = field(factory=DecodedAdmissions, init=False, eq=False, repr=False)
+
+    def expect(self, intent: AgentAdmissionIntent) -> None:
+        """Take note of what was admitted here, so that reading the run does not decode it."""
+        self._decode.keep(intent)
 
     def verify(self, ends: RunEnds) -> VerifiedRun:
         """Hold the ends of a run against each other. No registry is asked.

@@ -15,7 +15,7 @@ from agentruns.domain.ledger.event import Event
 from agentruns.domain.ledger.rows import AdmissionRow, CheckpointRow
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import InvariantError
-from agentruns.store.mapping import instant, moment, raw
+from agentruns.store.mapping import instant, moment
 from agentruns.store.sender import Sender
 from agentruns.store.statements import submit as statements
 
@@ -77,10 +77,10 @@ class Admissions:
         nothing, and changes nothing for the others.
         """
         parameters = statements.ITEMS.parameters([_row(item) for item in items])
-        found = self._work.execute(statements.admit(), {**parameters, "stamp_age": STAMP_AGE}).all()
-        inserted = {(row.tenant_id, row.run_id) for row in found}
+        found = self._work.rows(statements.admit(), {**parameters, "stamp_age": STAMP_AGE})
+        (now, _, _), inserted = found[0], {(tenant_id, str(run_id)) for _, tenant_id, run_id in found}
         admitted = tuple((event.tenant_id.text, event.run_id.text) in inserted for event in (i.event for i in items))
-        return AdmissionsAnswer(now=instant(found[0].now), admitted=admitted)
+        return AdmissionsAnswer(now=instant(now), admitted=admitted)
 
 
 def _bodies(commit: DraftedCommit) -> tuple[bytes, ...]:
@@ -96,8 +96,10 @@ def _rows(commit: DraftedCommit) -> tuple[AdmissionRow, CheckpointRow]:
 
 def _row(item: NewAdmission) -> tuple[object, ...]:
     """Order the values of an item as the columns of the statement's set."""
-    event, projection, provenance = item.event, item.commit.projection, item.admission.intent.provenance
+    event, pinned, provenance = item.event, item.commit.state.admission, item.admission.intent.provenance
     admission, checkpoint = _rows(item.commit)
+    if pinned is None:
+        raise InvariantError(reason="no_admission")
     return (
         event.tenant_id.text,
         event.run_id.text,
@@ -105,8 +107,8 @@ def _row(item: NewAdmission) -> tuple[object, ...]:
         admission.submission_digest.raw,
         provenance.thread_id.text,
         provenance.invocation_id.text,
-        raw(projection.graph_definition_digest),
-        moment(projection.agent_deadline_at),
+        pinned.graph_digest.raw,
+        moment(pinned.deadline),
         item.trace_context,
         moment(event.recorded_at),
         event.event_id.text,

@@ -36,7 +36,7 @@ class RunCommit:
         return head
 
 
-def parameters(commits: Sequence[RunCommit]) -> Mapping[str, list[object]]:
+def parameters(commits: Sequence[RunCommit]) -> Mapping[str, object]:
     """Turn commits into the arrays of the statement."""
     return {
         **statement.ITEMS.parameters([_item(commit) for commit in commits]),
@@ -57,7 +57,7 @@ def _children(
 
 
 def _item(commit: RunCommit) -> tuple[object, ...]:
-    fence, draft, after = commit.fence, commit.draft, commit.draft.projection
+    fence, draft, state, last = commit.fence, commit.draft, commit.draft.state, commit.draft.events[-1]
     moves = draft.is_transition
     return (
         fence.tenant_id.text,
@@ -69,10 +69,10 @@ def _item(commit: RunCommit) -> tuple[object, ...]:
         moment(draft.recorded_at),
         moment(draft.gate),
         bool(draft.starts),
-        after.head.sequence.value,
-        after.head.digest.raw,
-        after.status.value if moves else None,
-        after.revision.value if moves else None,
+        last.sequence.value,
+        last.digest.raw,
+        state.status.value if moves else None,
+        state.revision.value if moves else None,
         *_checkpoint(draft.checkpoint),
         draft.outcome.body if draft.outcome else None,
         raw(draft.outcome.digest) if draft.outcome else None,

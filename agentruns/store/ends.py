@@ -70,6 +70,7 @@ def _ends(lookup: RunLookup, row: RowMapping) -> RunEnds:
         run_id=row["found_run_id"],
         key_digest=lookup.key_digest,
         now=row["now"],
+        is_read_only=row["is_read_only"],
         is_whole=row["is_whole"],
         run=_record(StoredRun, row, "run", present="run_run_id", names=("run_id", *statements.RUN_COLUMNS)),
         admitted=_record(StoredKey, row, "admitted", present="admitted_key_digest", names=statements.KEY_COLUMNS),
@@ -93,7 +94,7 @@ def _ends(lookup: RunLookup, row: RowMapping) -> RunEnds:
 
 
 _EVENT_NAMES: Final = (*statements.EVENT_COLUMNS, "previous")
-_WAIT_NAMES: Final = ("wait_id", "digest", "sequence", "registration_digest", "is_settled")
+_WAIT_NAMES: Final = ("wait_id", "kind", "digest", "sequence", "registration_digest", "is_settled")
 
 
 def _record(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from itertools import starmap
 from typing import Any, Final
 
 from attrs import frozen
+from sqlalchemy import RowMapping
 
 from agentruns.domain.ids import RunId
 from agentruns.domain.scalars import TenantId
@@ -13,6 +16,7 @@ from agentruns.domain.timestamps import Timestamp
 from agentruns.store.mapping import instant
 from agentruns.store.sender import Sender
 from agentruns.store.statements import history as statements
+from agentruns.store.statements import history_sizes as sizes
 from agentruns.store.tables import runs
 
 _LAST: Final = 2**63 - 1
@@ -25,8 +29,9 @@ class Window:
     Attributes:
         after_sequence: the last event that is not wanted.
         until_sequence: the last one that is.
-        first_superstep: of checkpoints, attempts and results.
-        last_superstep: likewise.
+        first_superstep: of checkpoints, attempts and results; without what it wrote up to ``after_sequence``.
+        last_superstep: likewise; without what it wrote beyond ``until_sequence``.
+        with_base: bring the checkpoint that the first superstep began with, too.
         maximum_events: above it, or above ``maximum_bytes``, the run row and the sums come alone.
     """
 
@@ -34,13 +39,40 @@ class Window:
     until_sequence: int = _LAST
     first_superstep: int = 0
     last_superstep: int = _LAST
+    with_base: bool = False
     maximum_events: int = statements.SHORT_EVENTS
     maximum_bytes: int = statements.SHORT_BYTES
 
+    def holds(self, sequence: int) -> bool:
+        """Whether an event is in it."""
+        return self.after_sequence < sequence <= self.until_sequence
+
+    def brought(self, history: RunHistory) -> bool:
+        """Whether the rows came, and not the sums alone."""
+        return history.event_count <= self.maximum_events and history.byte_count <= self.maximum_bytes
+
 
 @frozen(kw_only=True)
+class SuperstepSize:
+    """What one superstep weighs, before any of it is read.
+
+    Attributes:
+        until_sequence: its last event, which made the next checkpoint; ``None`` while there is none.
+        event_count: of its events after the one that was asked for.
+        byte_count: of these events and their bodies, without those of waits.
+        result_bytes: of the results of all its nodes.
+    """
+
+    superstep: int
+    until_sequence: int | None
+    event_count: int
+    byte_count: int
+    result_bytes: int
+
+
+@frozen
 class HistoryRow:
-    """A row of evidence in the uniform form; what its table does not have is ``None``.
+    """A row of evidence in the uniform form, its columns in their order; what its table does not have is ``None``.
 
     Attributes:
         source: ``event``, ``checkpoint``, ``attempt``, ``result``, ``wait``, ``outcome`` or ``admission``.
@@ -77,7 +109,7 @@ class RunHistory:
         now: the database's clock.
         event_count: events of the window.
         byte_count: bytes of their data and of the bodies that belong to them.
-        rows: in order of sequence; empty when the window is larger than it may be.
+        rows: in no order; empty when the window is larger than it may be.
     """
 
     run: dict[str, Any]
@@ -104,25 +136,51 @@ class Journal:
             "run_id": run_id.text,
             **{name: getattr(window, name) for name in Window.__annotations__},
         }
-        rows = self._work.execute(statements.read_history(), values).all()
-        if not rows:
-            return None
-        first = rows[0]
-        return RunHistory(
-            run={name: getattr(first, name) for name in _RUN_COLUMNS},
-            now=instant(first.now),
-            event_count=first.event_count,
-            byte_count=first.byte_count,
-            rows=tuple(_history_row(row) for row in rows if row.history_source is not None),
+        row = self._work.execute(statements.read_history(), values).mappings().one_or_none()
+        return None if row is None else history_of(row)
+
+    def superstep_sizes(
+        self, tenant_id: TenantId, run_id: RunId, window: Window, *, limit: int
+    ) -> tuple[SuperstepSize, ...]:
+        """Measure up to ``limit`` supersteps from the first of a window on, as far as its events go."""
+        values = _part(tenant_id, run_id, window) | {"superstep": window.first_superstep, "limit": limit}
+        found = self._work.execute(sizes.read_superstep_sizes(), values)
+        return tuple(
+            SuperstepSize(
+                superstep=row.superstep,
+                until_sequence=row.next_sequence,
+                event_count=row.event_count,
+                byte_count=row.byte_count,
+                result_bytes=row.result_bytes,
+            )
+            for row in found
         )
 
-    def supersteps(self, tenant_id: TenantId, run_id: RunId, *, first: int, limit: int) -> tuple[tuple[int, int], ...]:
-        """List supersteps with the sequence of the event that began each, from ``first`` on."""
-        values = {"tenant_id": tenant_id.text, "run_id": run_id.text, "first_superstep": first, "limit": limit}
-        found = self._work.execute(statements.read_supersteps(), values)
-        return tuple((row.superstep, row.sequence) for row in found)
+    def event_sizes(
+        self, tenant_id: TenantId, run_id: RunId, window: Window, *, limit: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Measure the next events of a window's first superstep: sequence, and bytes with all bodies."""
+        values = _part(tenant_id, run_id, window) | {"superstep": window.first_superstep, "limit": limit}
+        found = self._work.execute(sizes.read_event_sizes(), values)
+        return tuple((row.sequence, row.byte_count) for row in found)
 
 
-def _history_row(row: Any) -> HistoryRow:
-    values = (getattr(row, name) for name in _ROW)
-    return HistoryRow(**dict(zip(HistoryRow.__annotations__, values, strict=True)))
+def _part(tenant_id: TenantId, run_id: RunId, window: Window) -> dict[str, object]:
+    return {
+        "tenant_id": tenant_id.text,
+        "run_id": run_id.text,
+        "after_sequence": window.after_sequence,
+        "until_sequence": window.until_sequence,
+    }
+
+
+def history_of(row: RowMapping | Mapping[str, Any]) -> RunHistory:
+    """Read a run row with its gathered history: one array for each column, all in one order."""
+    arrays = [row[name] or () for name in _ROW]
+    return RunHistory(
+        run={name: row[name] for name in _RUN_COLUMNS},
+        now=instant(row["now"]),
+        event_count=row["event_count"],
+        byte_count=row["byte_count"],
+        rows=tuple(starmap(HistoryRow, zip(*arrays, strict=True))),
+    )

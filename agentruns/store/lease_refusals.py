@@ -8,7 +8,7 @@ from typing import Final
 from attrs import evolve
 
 from agentruns.domain.ids import RunId
-from agentruns.domain.lease import LeaseObservation, RunFence
+from agentruns.domain.lease import LeaseObservation, RunFence, RunLease
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.status import RunStatus
 from agentruns.domain.timestamps import Timestamp
@@ -76,6 +76,7 @@ _REFUSALS: Final[Mapping[str, _Refusal]] = {
     "expired": _lost("expired"),
     "clock": _clock,
     "head": lambda tenant, run, _: StaleHeadError(tenant_id=tenant, run_id=run, reason="journal"),
+    "epoch": lambda tenant, run, _: StaleHeadError(tenant_id=tenant, run_id=run, reason="epoch"),
     "status": _status,
     "no_checkpoint": lambda tenant, run, answer: RunNotRunnableError(
         tenant_id=tenant, run_id=run, status=answer.run.status, revision=answer.run.revision, reason="no_checkpoint"
@@ -83,6 +84,9 @@ _REFUSALS: Final[Mapping[str, _Refusal]] = {
     "deferred": _deferred,
     "leased": _leased,
     "epoch_exhausted": _refused("epoch_exhausted"),
+    "tenant_at_capacity": lambda tenant, run, _: NotYetAvailableError(
+        tenant_id=tenant, run_id=run, reason="tenant_at_capacity"
+    ),
     "lease_not_extended": _refused("lease_not_extended"),
     "lease_horizon": _refused("lease_horizon"),
 }
@@ -96,29 +100,43 @@ def observation(fence: RunFence, answer: LeaseAnswer) -> LeaseObservation:
         LeaseLostError: ``stale_fence``, ``no_lease`` or ``expired``.
         DatabaseClockRegressionError: the clock is before the lease's renewal.
     """
-    run, now = answer.run, answer.now
-    word = _observed(fence, run, now)
-    if word or run.lease is None or run.superstep is None:
-        raise lease_refusal(fence.tenant_id, fence.run_id, evolve(answer, word=word or "no_checkpoint"))
+    run, lease, superstep = answer.run, check_live(fence, answer), answer.run.superstep
+    if superstep is None:
+        raise lease_refusal(fence.tenant_id, fence.run_id, evolve(answer, word="no_checkpoint"))
     return LeaseObservation(
-        lease=run.lease,
-        observed_at=now,
+        lease=lease,
+        observed_at=answer.now,
         status=run.status,
         revision=run.revision,
         head=run.head,
-        superstep=run.superstep,
+        superstep=superstep,
     )
 
 
-def _observed(fence: RunFence, run: LockedRun, now: Timestamp) -> str:
-    if run.quarantined_at is not None:
+def check_live(fence: RunFence, answer: LeaseAnswer) -> RunLease:
+    """Insist that a read shows a fence's lease alive, and give the lease.
+
+    Raises:
+        RunQuarantinedError: the run is isolated.
+        LeaseLostError: ``stale_fence``, ``no_lease`` or ``expired``.
+        DatabaseClockRegressionError: the clock is before the lease's renewal.
+    """
+    lease = None if answer.run.is_quarantined else answer.run.lease
+    word = _observed(fence, answer.run, lease, answer.now)
+    if word or lease is None:
+        raise lease_refusal(fence.tenant_id, fence.run_id, evolve(answer, word=word or "no_lease"))
+    return lease
+
+
+def _observed(fence: RunFence, run: LockedRun, lease: RunLease | None, now: Timestamp) -> str:
+    if run.is_quarantined:
         return "quarantined"
     if run.epoch != fence.epoch.value:
         return "stale_fence"
-    if run.lease is None:
+    if lease is None:
         return "no_lease"
-    if run.lease.fence != fence:
+    if lease.fence != fence:
         return "stale_fence"
-    if now < run.lease.renewed_at:
+    if now < lease.renewed_at:
         return "clock"
-    return "" if now < run.lease.expires_at else "expired"
+    return "" if now < lease.expires_at else "expired"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,8 +15,9 @@ from agentruns.domain.ledger.event import JournalHead
 from agentruns.domain.numbers import FencingEpoch
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
-from agentruns.store.mapping import instant, moment
-from agentruns.store.run_view import LockedRun, locked_run
+from agentruns.store.journal import RunHistory, history_of
+from agentruns.store.mapping import instant, moment, stored_value
+from agentruns.store.run_view import LockedRun
 from agentruns.store.sender import Sender
 from agentruns.store.sets import ItemSet
 from agentruns.store.statements import leases as statements
@@ -66,9 +67,13 @@ class Deferral:
 
 @frozen(kw_only=True)
 class ReadyClaims:
-    """What a batch claim took, oldest first, and when."""
+    """What a batch claim took, oldest first, and when.
 
-    leases: tuple[RunLease, ...]
+    Attributes:
+        leases: each with the run's history, where it is short; ``None`` where its drive has to read it.
+    """
+
+    leases: tuple[tuple[RunLease, RunHistory | None], ...]
     observed_at: Timestamp
 
 
@@ -79,12 +84,30 @@ class Leases:
         self._work = work
 
     def claim(
-        self, claims: Sequence[tuple[TenantId, RunId, AttemptId]], *, duration: timedelta
-    ) -> tuple[LeaseAnswer | None, ...]:
-        """Take named runs; ``None`` for one that does not exist."""
-        rows = [(tenant.text, run.text, attempt.text) for tenant, run, attempt in claims]
-        fences = [RunFence(tenant_id=t, run_id=r, attempt_id=a, epoch=FencingEpoch(1)) for t, r, a in claims]
-        return self._change(statements.claim(), statements.CLAIMS, rows, fences, lease_duration=duration)
+        self, tenant_id: TenantId, run_id: RunId, attempt_id: AttemptId, *, duration: timedelta
+    ) -> LeaseAnswer | None:
+        """Take a named run; ``None`` when it does not exist."""
+        row = (tenant_id.text, run_id.text, attempt_id.text)
+        fence = RunFence(tenant_id=tenant_id, run_id=run_id, attempt_id=attempt_id, epoch=FencingEpoch(1))
+        constants = {"lease_duration": duration, "of_tenant": tenant_id.text, "limit": 1}
+        (answer,) = self._change(statements.claim(), statements.CLAIMS, [row], [fence], **constants)
+        return answer
+
+    def supersede(
+        self,
+        tenant_id: TenantId,
+        run_id: RunId,
+        attempt_id: AttemptId,
+        *,
+        expected_epoch: FencingEpoch | None,
+        duration: timedelta,
+    ) -> LeaseAnswer | None:
+        """Take a named run from whoever holds it, at an expected epoch where one is given; ``None`` for no such run."""
+        row = (tenant_id.text, run_id.text, attempt_id.text, expected_epoch and expected_epoch.value)
+        fence = RunFence(tenant_id=tenant_id, run_id=run_id, attempt_id=attempt_id, epoch=FencingEpoch(1))
+        statement, items = statements.supersede(), statements.SUPERSESSIONS
+        (answer,) = self._change(statement, items, [row], [fence], lease_duration=duration)
+        return answer
 
     def claim_ready(
         self,
@@ -103,10 +126,13 @@ class Leases:
             "graph_digests": [digest.raw for digest in graph_digests],
             "lease_duration": duration,
         }
-        rows = self._work.execute(statements.claim_ready(), parameters).all()
-        taken = [row for row in rows if row.run_id is not None]
-        leases = tuple(_claimed_lease(tenant_id, row) for row in taken)
-        return ReadyClaims(leases=leases, observed_at=instant(rows[0].now))
+        found = self._work.execute(statements.claim_ready(), parameters)
+        names = tuple(found.keys())
+        # A dictionary for each row: there are many columns, and a row's own mapping looks each of them up anew.
+        rows = [dict(zip(names, row, strict=True)) for row in found]
+        taken = [row for row in rows if row["run_id"] is not None]
+        leases = tuple((_claimed_lease(tenant_id, row), _history(row)) for row in taken)
+        return ReadyClaims(leases=leases, observed_at=instant(rows[0]["now"]))
 
     def renew(
         self, renewals: Sequence[Renewal], *, horizon: timedelta, skip_locked: bool
@@ -142,7 +168,7 @@ class Leases:
         items: ItemSet,
         rows: Sequence[Sequence[object]],
         fences: Sequence[RunFence],
-        **constants: timedelta,
+        **constants: object,
     ) -> tuple[LeaseAnswer | None, ...]:
         answers: list[LeaseAnswer | None] = [None] * len(rows)
         for row in self._work.execute(statement, {**items.parameters(rows), **constants}):
@@ -155,7 +181,7 @@ def _fence(fence: RunFence) -> tuple[str, str, int, str]:
 
 
 def _answer(fence: RunFence, row: Any) -> LeaseAnswer:
-    run = locked_run(fence.tenant_id, fence.run_id, row)
+    run = LockedRun(fence.tenant_id, fence.run_id, row)
     lease = None
     if getattr(row, "lease_expires_at", None) is not None:
         owner = RunFence(
@@ -168,20 +194,35 @@ def _answer(fence: RunFence, row: Any) -> LeaseAnswer:
     return LeaseAnswer(word=row.answer, now=instant(row.now), run=run, lease=lease)
 
 
-def _claimed_lease(tenant_id: TenantId, row: Any) -> RunLease:
+def _claimed_lease(tenant_id: TenantId, row: Mapping[str, Any]) -> RunLease:
     fence = RunFence(
         tenant_id=tenant_id,
-        run_id=RunId(str(row.run_id)),
-        attempt_id=AttemptId(str(row.lease_attempt_id)),
-        epoch=FencingEpoch(row.fencing_epoch),
+        run_id=RunId(str(row["run_id"])),
+        attempt_id=AttemptId(str(row["lease_attempt_id"])),
+        epoch=FencingEpoch(row["fencing_epoch"]),
     )
-    return _lease(fence, row)
+    return RunLease(
+        fence=fence,
+        acquired_at=instant(row["lease_acquired_at"]),
+        renewed_at=instant(row["lease_renewed_at"]),
+        expires_at=instant(row["lease_expires_at"]),
+    )
+
+
+def _history(row: Mapping[str, Any]) -> RunHistory | None:
+    """Give the history that came with a claim, unless it was too long or ends below the head that was locked."""
+    history = history_of(row)
+    last = max((each.sequence for each in history.rows), default=0)
+    return history if last == row["head_sequence"] else None
 
 
 def _lease(fence: RunFence, row: Any) -> RunLease:
+    # The other two were written by the statement that answers.
+    with stored_value(fence.tenant_id, fence.run_id, "runs.lease_acquired_at"):
+        acquired_at = instant(row.lease_acquired_at)
     return RunLease(
         fence=fence,
-        acquired_at=instant(row.lease_acquired_at),
+        acquired_at=acquired_at,
         renewed_at=instant(row.lease_renewed_at),
         expires_at=instant(row.lease_expires_at),
     )

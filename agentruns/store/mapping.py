@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
 
 from agentruns.domain.digests import Digest
-from agentruns.domain.ids import AttemptId, RunId
-from agentruns.domain.lease import RunFence, RunLease
-from agentruns.domain.ledger.event import JournalHead
-from agentruns.domain.numbers import FencingEpoch, JournalSequence
+from agentruns.domain.ids import RunId
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
+from agentruns.errors import CorruptDataError, InvalidValueError
+
+
+@contextmanager
+def stored_value(tenant_id: TenantId, run_id: RunId, component: str) -> Iterator[None]:
+    """Read what stands in a column of a run.
+
+    Raises:
+        CorruptDataError: it is no value that the library would have written.
+    """
+    try:
+        yield
+    except InvalidValueError as error:
+        raise CorruptDataError(tenant_id=tenant_id, run_id=run_id, component=component) from error
 
 
 def instant(value: datetime) -> Timestamp:
@@ -32,28 +44,3 @@ def moment(value: Timestamp | None) -> datetime | None:
 def raw(value: Digest | None) -> bytes | None:
     """Write a digest's column."""
     return None if value is None else value.raw
-
-
-def head_of(sequence: int, digest: bytes, recorded_at: datetime) -> JournalHead:
-    """Read the head of a run row."""
-    return JournalHead(
-        sequence=JournalSequence(sequence), digest=Digest(digest), recorded_at=Timestamp.from_datetime(recorded_at)
-    )
-
-
-def lease_of(tenant_id: TenantId, run_id: RunId, row: Any, *, prefix: str = "run_") -> RunLease | None:
-    """Read the lease columns of a run row; all of them are set or none."""
-    attempt_id = getattr(row, f"{prefix}attempt_id")
-    if attempt_id is None:
-        return None
-    return RunLease(
-        fence=RunFence(
-            tenant_id=tenant_id,
-            run_id=run_id,
-            attempt_id=AttemptId(str(attempt_id)),
-            epoch=FencingEpoch(getattr(row, f"{prefix}epoch")),
-        ),
-        acquired_at=instant(getattr(row, f"{prefix}acquired_at")),
-        renewed_at=instant(getattr(row, f"{prefix}renewed_at")),
-        expires_at=instant(getattr(row, f"{prefix}expires_at")),
-    )

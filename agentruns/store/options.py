@@ -34,6 +34,12 @@ def check_count(option: str, value: int, *, low: int, high: int) -> None:
         raise InvalidOptionError(option=option, value=str(value), bound=f"{low}..{high}")
 
 
+def check_flag(option: str, value: bool) -> None:  # noqa: FBT001 - it is the subject
+    """Refuse a flag that is no ``bool``."""
+    if type(value) is not bool:
+        raise InvalidOptionError(option=option, value=ascii(value)[:64], bound="True or False")
+
+
 _LEAST: Final = timedelta(microseconds=1)
 _DAY: Final = timedelta(days=1)
 
@@ -56,7 +62,9 @@ class StoreOptions:
         initial_delay: pause before the second try; doubled for each further one, jittered, at most a second.
         settings: ``startup`` sends timeouts and durability with the first packet; ``role`` relies on the role's own,
             for poolers that refuse start parameters.
+        role: the job whose privileges are looked at when the store is opened; ``operator`` may release quarantines too.
         tls: ``verify-full``, ``require`` or ``disable`` for a network host; sockets and loopback use none.
+        notifies: whether listening workers are told of what became ready, in at most 20 short statements a second.
     """
 
     schema: str = "agentruns"
@@ -71,7 +79,9 @@ class StoreOptions:
     attempts: int = 3
     initial_delay: timedelta = timedelta(milliseconds=25)
     settings: Literal["startup", "role"] = "startup"
+    role: Literal["runtime", "operator"] = "runtime"
     tls: Literal["verify-full", "require", "disable"] = "verify-full"
+    notifies: bool = True
 
     def __attrs_post_init__(self) -> None:
         check_schema_name(self.schema)
@@ -91,5 +101,8 @@ class StoreOptions:
     def _check_words(self) -> None:
         if self.settings not in ("startup", "role"):
             raise InvalidOptionError(option="settings", value=ascii(self.settings), bound="startup or role")
+        if self.role not in ("runtime", "operator"):
+            raise InvalidOptionError(option="role", value=ascii(self.role), bound="runtime or operator")
         if self.tls not in ("verify-full", "require", "disable"):
             raise InvalidOptionError(option="tls", value=ascii(self.tls), bound="verify-full, require or disable")
+        check_flag("notifies", self.notifies)

@@ -62,12 +62,12 @@ class Runs:
         """Commit a set; ``None`` for an item whose row is held by somebody else, or does not exist."""
         values: dict[str, Any] = {**parameters(commits), "stamp_age": _STAMP_AGE, "lease_duration": lease_duration}
         answers: list[CommitAnswer | None] = [None] * len(commits)
-        for row in self._work.execute(run_commit(skip_locked=skip_locked), values):
-            answers[row.n - 1] = CommitAnswer(
-                word=row.answer,
-                now=instant(row.now),
-                lease_renewed_at=optional_instant(row.lease_renewed_at),
-                lease_expires_at=optional_instant(row.lease_expires_at),
+        for n, word, now, renewed_at, expires_at in self._work.rows(run_commit(skip_locked=skip_locked), values):
+            answers[n - 1] = CommitAnswer(
+                word=word,
+                now=instant(now),
+                lease_renewed_at=optional_instant(renewed_at),
+                lease_expires_at=optional_instant(expires_at),
             )
         return tuple(answers)
 

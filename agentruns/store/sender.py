@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from sqlalchemy import CursorResult, Executable
+from sqlalchemy import CursorResult, Executable, Select
 
 
 class Sender(Protocol):
@@ -13,4 +13,11 @@ class Sender(Protocol):
 
     def execute(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
         """Send it and give its rows."""
+        ...
+
+    def rows(self, statement: Select[Any], parameters: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:
+        """Send a statement of the path of every run, and give its rows; a ``uuid`` in them may be one, or its text.
+
+        Such a statement is built once in a process.
+        """
         ...

@@ -11,10 +11,18 @@ from agentruns.orm.attempts import NodeAttemptRow
 from agentruns.orm.base import Base
 from agentruns.orm.checkpoints import RunCheckpointRow
 from agentruns.orm.graphs import GraphDefinitionRow
+from agentruns.orm.models import ModelInvocationRevisionRow, ModelInvocationRow
 from agentruns.orm.quarantines import RunQuarantineReleaseRow, RunQuarantineRow
 from agentruns.orm.results import NodeResultRow
 from agentruns.orm.runs import RunEventRow, RunOutcomeRow, RunRow
+from agentruns.orm.scheduling import (
+    SchedulerFairnessReservationRow,
+    SchedulerFairnessShardRow,
+    TenantLimitRow,
+    TenantSlotRow,
+)
 from agentruns.orm.submissions import AgentSubmissionKeyRow
+from agentruns.orm.tools import ToolInvocationRevisionRow, ToolInvocationRow
 from agentruns.orm.waits import RunWaitRow
 
 
@@ -34,3 +42,11 @@ quarantine_releases: Final = _table(RunQuarantineReleaseRow)
 graphs: Final = _table(GraphDefinitionRow)
 admissions: Final = _table(AgentAdmissionRow)
 keys: Final = _table(AgentSubmissionKeyRow)
+model_calls: Final = _table(ModelInvocationRow)
+model_call_changes: Final = _table(ModelInvocationRevisionRow)
+tool_calls: Final = _table(ToolInvocationRow)
+tool_call_changes: Final = _table(ToolInvocationRevisionRow)
+shards: Final = _table(SchedulerFairnessShardRow)
+reservations: Final = _table(SchedulerFairnessReservationRow)
+tenant_limits: Final = _table(TenantLimitRow)
+tenant_slots: Final = _table(TenantSlotRow)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import Factory, define, field
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
@@ -20,7 +20,7 @@ from agentruns.domain.graph.executable import GraphNodeScheduling
 from agentruns.domain.ids import AttemptId, RunId
 from agentruns.domain.schema import JsonSchemaRegistryBuilder
 from agentruns.domain.snapshot import AgentRunSnapshot
-from agentruns.domain.submission import AgentRunIds
+from agentruns.domain.submission import AgentRunIds, DurableAgentAdmissionRequest
 from agentruns.orm import Base
 from agentruns.runtime.agent_loop import AgentLoopResult, DurableAgentLoop
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
@@ -96,8 +96,9 @@ class DriveWorld:
     """Hold one database, one graph, and a worker's parts with short leases.
 
     Attributes:
-        url: of a migrated database that belongs to the test.
+        url: of a migrated database that belongs to the test, for a superuser.
         shutdown: what every drive of the world listens to.
+        store_url: of the same database, for the role that the store works as.
     """
 
     url: str
@@ -107,18 +108,23 @@ class DriveWorld:
     loop: DurableAgentLoop
     executables: ExecutableGraphRegistry
     shutdown: ShutdownSignal = field(factory=ShutdownSignal)
+    store_url: str = field(default=Factory(lambda self: self.url, takes_self=True))
 
-    async def submitted(self, *, limits: BudgetLimits | None = None) -> RunId:
-        """Admit a run of the graph with empty input and state."""
+    def request(self, given: JsonTree = None, *, limits: BudgetLimits | None = None) -> DurableAgentAdmissionRequest:
+        """Make a request for a run of the graph, with fresh ids and an empty state; by default its input is empty."""
         graph = self.bundle.graph
-        request = samples.admission_request(
+        return samples.admission_request(
             ids=AgentRunIds.generate(),
             descriptor=samples.agent(input_schema=graph.input_schema, output_schema=graph.output_schema),
-            request=samples.agent_request(input={}, input_schema=graph.input_schema, budget_limits=limits),
+            request=samples.agent_request(input=given or {}, input_schema=graph.input_schema, budget_limits=limits),
             budget_layers=(AgentAdmissionBudgetLayer.system_default(),),
             graph=graph.reference,
             initial_state=samples.graph_state({}, schema=graph.state_schema),
         )
+
+    async def submitted(self, *, limits: BudgetLimits | None = None) -> RunId:
+        """Admit a run of the graph with empty input and state."""
+        request = self.request(limits=limits)
         await self.runs.admit(request)
         return request.run_id
 
@@ -186,6 +192,7 @@ async def open_world(
     url: str,
     bundle: GraphBundle,
     *,
+    store_url: str | None = None,
     lease: timedelta = timedelta(seconds=2),
     delay: timedelta = timedelta(0),
     **options: Any,
@@ -193,16 +200,18 @@ async def open_world(
     """Open a store on ``url``, publish the graph to the sample tenant, and give what drives its runs.
 
     Args:
-        url: of a migrated database.
+        url: of a migrated database, for a superuser where the test looks at it or damages it.
         bundle: the graph.
+        store_url: of the same database for a role with less, which the store then works as.
         lease: how long a claim lasts.
         delay: how long a run that could not be driven is left alone.
         options: of the driver.
     """
     executables = executables_of(bundle)
-    async with AgentRunStore(url, StoreOptions(lease_duration=lease)) as store:
+    store_url = store_url or url
+    async with AgentRunStore(store_url, StoreOptions(lease_duration=lease)) as store:
         runs = DurableAgentRuns(store, executables)
         await runs.publish(TENANT, bundle.graph)
         driver_options = DurableGraphDriverOptions(lease_renewal_interval=lease / 4, **options)
         loop = DurableAgentLoop(store, executables, driver_options=driver_options, error_release_delay=delay)
-        yield DriveWorld(url, bundle, store, runs, loop, executables)
+        yield DriveWorld(url, bundle, store, runs, loop, executables, store_url=store_url)

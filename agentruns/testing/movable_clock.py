@@ -15,6 +15,9 @@ _TABLE: Final = "CREATE TABLE moved.clock AS SELECT cast(NULL AS timestamptz) AS
 _FUNCTION: Final = """CREATE FUNCTION moved.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
     BEGIN ATOMIC SELECT coalesce(at, pg_catalog.clock_timestamp()) FROM moved.clock; END"""
 
+#: Whoever asks for the time reads the table.
+_SHARED: Final = ("GRANT USAGE ON SCHEMA moved TO PUBLIC", "GRANT SELECT ON moved.clock TO PUBLIC")
+
 
 @frozen
 class MovableClock:
@@ -30,7 +33,7 @@ class MovableClock:
         """Put the clock in the place of the server's; it runs until it is set."""
         database = make_url(self.url).database
         search = f'ALTER DATABASE "{database}" SET search_path = moved, pg_catalog'
-        await self._execute("CREATE SCHEMA moved", _TABLE, _FUNCTION, search)
+        await self._execute("CREATE SCHEMA moved", _TABLE, _FUNCTION, *_SHARED, search)
 
     async def now(self) -> datetime:
         """Say where the clock stands, or what it shows in passing."""

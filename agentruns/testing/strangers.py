@@ -78,6 +78,20 @@ class Stranger:
             " FOR EACH ROW EXECUTE FUNCTION public.forbid()",
         )
 
+    async def become_read_only(self) -> None:
+        """Let the whole server refuse to write, in sessions that are open too, like a primary that was demoted."""
+        await self._configure("default_transaction_read_only = on")
+
+    async def become_writable(self) -> None:
+        """Let it write again."""
+        await self._configure("default_transaction_read_only = off")
+
+    async def _configure(self, setting: str) -> None:
+        async with self._connected() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await connection.exec_driver_sql(f"ALTER SYSTEM SET {setting}")
+            await connection.exec_driver_sql("SELECT pg_reload_conf()")
+
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
         engine = create_async_engine(self.url, poolclass=NullPool)

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from agentruns.domain.graph.returns import Finish
 from agentruns.runtime.graph_bundle import GraphBundle
-from agentruns.runtime.worker import AgentWorker, AgentWorkerOptions
+from agentruns.runtime.worker import AgentWorker
+from agentruns.runtime.worker_options import AgentWorkerOptions
 from agentruns.testing.drives import TENANT, chain, fan, open_world
 
 LEASE: Final = timedelta(seconds=1.5)

@@ -23,7 +23,8 @@ from agentruns.domain.snapshot import AgentRunSnapshot
 from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.committer import RunCommitter
 from agentruns.runtime.replay import RunReader
-from agentruns.runtime.worker import AgentWorker, AgentWorkerOptions
+from agentruns.runtime.worker import AgentWorker
+from agentruns.runtime.worker_options import AgentWorkerOptions
 from agentruns.testing.drives import TENANT, DriveWorld, chain, open_world
 from agentruns.testing.hand_driven import HandDriven
 
@@ -85,11 +86,15 @@ def calls_of(log: Path) -> Counter[str]:
     return Counter(log.read_text(encoding="utf-8").splitlines())
 
 
-def test_B6_another_worker_finishes_what_a_killed_one_had_begun(database_url: str, run: Run, tmp_path: Path) -> None:
+def test_B6_another_worker_finishes_what_a_killed_one_had_begun(
+    database_url: str, owner_url: str, run: Run, tmp_path: Path
+) -> None:
     log = tmp_path / "calls"
 
     async def work() -> None:
-        async with open_world(database_url, DOOMED.graph(log, shape="chain"), lease=DOOMED.LEASE) as world:
+        async with open_world(
+            owner_url, DOOMED.graph(log, shape="chain"), store_url=database_url, lease=DOOMED.LEASE
+        ) as world:
             run_id = await world.submitted()
             with killed(database_url, log, "chain", hangs_in="b") as kill:
 
@@ -117,13 +122,15 @@ def test_B6_another_worker_finishes_what_a_killed_one_had_begun(database_url: st
 
 
 def test_LEA_14_a_sibling_that_was_durable_before_the_kill_is_not_repeated(
-    database_url: str, run: Run, tmp_path: Path
+    database_url: str, owner_url: str, run: Run, tmp_path: Path
 ) -> None:
     log = tmp_path / "calls"
 
     async def work() -> None:
         bundle = DOOMED.graph(log, shape="fan")
-        async with open_world(database_url, bundle, lease=DOOMED.LEASE, maximum_parallel_nodes=3) as world:
+        async with open_world(
+            owner_url, bundle, store_url=database_url, lease=DOOMED.LEASE, maximum_parallel_nodes=3
+        ) as world:
             run_id = await world.submitted()
             with killed(database_url, log, "fan", hangs_in="b") as kill:
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -115,7 +114,7 @@ def test_H5_a_claim_whose_answer_was_lost_is_found_with_its_lease(behind_a_wire:
 
     async def work(world: DriveWorld, proxy: WireProxy) -> None:
         run_id, attempt_id = await world.submitted(), AttemptId.generate()
-        proxy.lose_answer(UUID(attempt_id.text).bytes)
+        proxy.lose_answer(attempt_id.text.encode())
         held = await world.store.claim(TENANT, run_id, attempt_id)
         assert proxy.lost == 1
         (row,) = await world.rows("SELECT fencing_epoch, lease_expires_at FROM agentruns.runs")
@@ -130,7 +129,7 @@ def test_H5_a_renewal_and_a_release_whose_answers_were_lost_have_happened_once(b
 
     async def work(world: DriveWorld, proxy: WireProxy) -> None:
         held = await world.claimed(await world.submitted())
-        needle = UUID(held.fence.attempt_id.text).bytes
+        needle = held.fence.attempt_id.text.encode()
         desired = held.lease.expires_at.plus(timedelta(seconds=30))
         proxy.lose_answer(needle)
         assert (await world.store.renew(held.fence, desired=desired)).lease.expires_at == desired

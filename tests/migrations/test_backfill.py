@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from alembic import op
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from agentruns import migrations
 from agentruns.errors import CorruptDataError, RefusedError
-from agentruns.migrations import frozen_views
-from agentruns.store.transient import sqlstate_of
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Within = Callable[[str, Callable[[Connection], Any]], Any]
 
 RUN = "0198c0de-0000-7000-8000-000000000001"
@@ -105,46 +100,3 @@ def test_no_digest_is_guessed(empty_database_url: str, within: Within) -> None:
     with pytest.raises(DBAPIError, match="submission_digest"):
         within(empty_database_url, migrations.upgrade)
     assert within(empty_database_url, applied) == 15
-
-
-def test_failure_of_the_last_step_leaves_0015_and_a_second_try_succeeds(
-    empty_database_url: str, within: Within, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: list[str]) -> None:
-        op.execute("SELECT 1 / 0")
-
-    within(empty_database_url, admitted_0015)
-    with monkeypatch.context() as patched:
-        patched.setattr(frozen_views, "comment_columns", fail)
-        with pytest.raises(DBAPIError, match="division by zero"):
-            within(empty_database_url, migrations.upgrade)
-    assert within(empty_database_url, applied) == 15
-    within(empty_database_url, migrations.upgrade)
-    assert within(empty_database_url, applied) == 16
-
-
-def test_only_submissions_wait_for_the_upgrade(empty_database_url: str, run: Run, within: Within) -> None:
-    def others(connection: Connection) -> None:
-        connection.execute(text("SET LOCAL lock_timeout = '100ms'"))
-        for statement in ("SELECT count(*) FROM agentruns.agent_admissions", "UPDATE agentruns.runs SET revision = 2"):
-            connection.execute(text(statement))
-        other_event = INSERT_EVENT.replace(":run, 1", ":run, 2")
-        insert(connection, other_event, kind="graph-run-failed", data=DATA)
-
-    def submission(connection: Connection) -> None:
-        connection.execute(text("SET LOCAL lock_timeout = '100ms'"))
-        insert(connection, INSERT_ADMISSION)
-
-    async def work() -> str:
-        engine = create_async_engine(empty_database_url)
-        async with engine.connect() as upgrading, engine.connect() as working, engine.connect() as submitting:
-            await upgrading.begin()
-            await upgrading.run_sync(migrations.upgrade)
-            await working.run_sync(others)
-            with pytest.raises(DBAPIError) as caught:
-                await submitting.run_sync(submission)
-        await engine.dispose()
-        return sqlstate_of(caught.value)
-
-    within(empty_database_url, admitted_0015)
-    assert run(work()) == "55P03"

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Coroutine
 from functools import partial
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import URL, Connection, make_url, text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from agentruns import migrations
 from agentruns.migrations import manifest
-from agentruns.migrations.catalogue import read_catalogue
-from agentruns.operations.embedded.binaries import find_binaries
 from agentruns.orm import Base
+from agentruns.store.released import released_catalogue
+from agentruns.store.verification.catalogue import read_catalogue
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Within = Callable[[str, Callable[[Connection], Any]], Any]
@@ -46,13 +44,6 @@ def comments(connection: Connection) -> set[tuple[str, str | None, str | None]]:
         """)
     )
     return {tuple(row) for row in rows}
-
-
-def replay(major: int, address: URL, script: Path) -> None:
-    """Run a script with the program that came with the server."""
-    where = ["-h", str(address.query["host"]), "-p", str(address.query["port"]), "-U", str(address.username)]
-    command = [str(find_binaries(major).command("psql")), "-Xq", "-v", "ON_ERROR_STOP=1", *where]
-    subprocess.run([*command, "-d", str(address.database), "-f", str(script)], check=True, capture_output=True)  # noqa: S603
 
 
 def test_empty_to_head_records_every_revision(empty_database_url: str, within: Within) -> None:
@@ -109,7 +100,7 @@ def test_upgrade_without_a_transaction_makes_and_commits_its_own(empty_database_
 
 
 def test_DB_8_catalogue_is_the_released_one_on_every_server(database_url: str, within: Within) -> None:
-    assert within(database_url, catalogue) == manifest.expected_catalogue("agentruns")
+    assert within(database_url, catalogue) == released_catalogue("agentruns")
 
 
 def test_manifest_is_rendered_anew_to_the_same_bytes(database_url: str, within: Within) -> None:
@@ -122,7 +113,7 @@ def test_other_schema_has_the_released_catalogue(empty_database_url: str, within
     def work(connection: Connection) -> None:
         migrations.upgrade(connection, schema=schema)
         quoted = column(connection, f"SELECT quote_ident('{schema}')")[0]
-        assert read_catalogue(connection, schema=schema) == manifest.expected_catalogue(quoted)
+        assert read_catalogue(connection, schema=schema) == released_catalogue(quoted)
         assert column(connection, "SELECT nspname FROM pg_namespace WHERE nspname = 'agentruns'") == []
 
     within(empty_database_url, work)
@@ -184,20 +175,6 @@ def test_names_fit_into_63_bytes() -> None:
         for element in (table, *table.columns, *table.constraints, *table.indexes)
     }
     assert [name for name in names if not name or len(str(name).encode()) > 63] == []
-
-
-def test_offline_script_replays_to_the_online_catalogue(
-    server: Any, empty_database_url: str, within: Within, tmp_path: Path
-) -> None:
-    script = tmp_path / "upgrade.sql"
-    script.write_text(migrations.sql("base", "9") + migrations.sql("9"))
-    replay(server.major, make_url(empty_database_url), script)
-    assert within(empty_database_url, catalogue) == manifest.expected_catalogue("agentruns")
-    applied = "SELECT max(number) FROM agentruns.applied_revisions"
-    assert within(empty_database_url, lambda c: column(c, applied)) == [HEAD]
-    assert within(empty_database_url, lambda c: column(c, "SELECT version_num FROM agentruns.alembic_version")) == [
-        "agentruns_0016"
-    ]
 
 
 def test_failed_revision_leaves_nothing(empty_database_url: str, within: Within) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
+from alembic.config import Config, main
 from alembic.runtime.environment import EnvironmentContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
@@ -20,67 +18,16 @@ from sqlalchemy import Column, Connection, Integer, MetaData, Table, text
 
 from agentruns import migrations
 from agentruns.errors import InvalidOptionError, RefusedError
-from agentruns.migrations import environment, manifest
-from agentruns.migrations.catalogue import read_catalogue
+from agentruns.migrations import environment
 from agentruns.migrations.translate import translated
+from agentruns.store.released import released_catalogue
+from agentruns.store.verification.catalogue import read_catalogue
 
 Within = Callable[[str, Callable[[Connection], Any]], Any]
 
-ENV = """
-import asyncio
-from alembic import context
-from sqlalchemy import Column, Integer, MetaData, Table
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.pool import NullPool
-from agentruns import migrations
 
-metadata = MetaData()
-Table("orders", metadata, Column("id", Integer, primary_key=True))
-
-def run(connection):
-    context.configure(connection=connection, target_metadata=metadata, include_schemas=True,
-                      include_name=migrations.include_name, agentruns_schema="agentruns")
-    with context.begin_transaction():
-        migrations.wait_turn(context)
-        context.run_migrations()
-
-async def main():
-    settings = {"server_settings": {"search_path": "public"}}
-    engine = create_async_engine(context.config.attributes["url"], poolclass=NullPool, connect_args=settings)
-    async with engine.connect() as connection:
-        await connection.run_sync(run)
-
-asyncio.run(main())
-"""
-REVISION = """
-from alembic import op
-import sqlalchemy as sa
-revision = "host_0001"
-down_revision = None
-branch_labels = ("host",)
-depends_on = "agentruns_0016"
-def upgrade():
-    op.create_table("orders", sa.Column("id", sa.Integer, primary_key=True))
-def downgrade():
-    op.drop_table("orders")
-"""
-
-
-@pytest.fixture
-def host(tmp_path: Path, empty_database_url: str) -> Config:
-    (tmp_path / "versions").mkdir()
-    (tmp_path / "versions" / "0001_orders.py").write_text(REVISION)
-    (tmp_path / "env.py").write_text(ENV)
-    config = Config()
-    config.set_main_option("script_location", str(tmp_path))
-    config.set_main_option("path_separator", "newline")
-    config.set_main_option("version_locations", f"{tmp_path / 'versions'}\n{migrations.LOCATION}")
-    config.attributes["url"] = empty_database_url
-    return config
-
-
-def heads(connection: Connection) -> set[Any]:
-    return set(connection.execute(text("SELECT version_num FROM public.alembic_version")).scalars())
+def heads(connection: Connection, schema: str = "public") -> set[Any]:
+    return set(connection.execute(text(f"SELECT version_num FROM {schema}.alembic_version")).scalars())  # noqa: S608
 
 
 def test_J4_two_labelled_heads_move_apart(host: Config, empty_database_url: str, within: Within) -> None:
@@ -89,13 +36,74 @@ def test_J4_two_labelled_heads_move_apart(host: Config, empty_database_url: str,
     directory = ScriptDirectory.from_config(host)
     assert set(directory.get_heads()) == {"host_0001", "agentruns_0016"}
     found = within(empty_database_url, lambda c: read_catalogue(c, schema="agentruns"))
-    assert found == manifest.expected_catalogue("agentruns")
+    assert found == released_catalogue("agentruns")
     command.downgrade(host, "host@-1")
     assert within(empty_database_url, heads) == {"agentruns_0016"}
     command.downgrade(host, "agentruns@base")
     assert within(empty_database_url, heads) == set()
     command.upgrade(host, "agentruns@head")
     assert within(empty_database_url, heads) == {"agentruns_0016"}
+
+
+CHAIN = {
+    "app_0001": """
+from alembic import op
+revision, down_revision, branch_labels = "app_0001", None, ("app",)
+def upgrade():
+    op.execute("CREATE TABLE customers ()")
+def downgrade():
+    op.execute("DROP TABLE customers")
+""",
+    "app_0002": """
+from alembic import op
+revision, down_revision = "app_0002", "app_0001"
+def upgrade():
+    op.execute("CREATE TABLE invoices ()")
+def downgrade():
+    op.execute("DROP TABLE invoices")
+""",
+}
+
+
+@pytest.fixture
+def app(host: Config, tmp_path: Path) -> Config:
+    """The host with two revisions that do not depend on ours."""
+    (tmp_path / "versions" / "0001_orders.py").unlink()
+    for name, source in CHAIN.items():
+        (tmp_path / "versions" / f"{name}.py").write_text(source)
+    return host
+
+
+def test_J4_hosted_chains_move_apart_in_one_table(app: Config, empty_database_url: str, within: Within) -> None:
+    seen = []
+    for move, target in (
+        (command.upgrade, "app_0001"),
+        (command.upgrade, "agentruns@head"),
+        (command.upgrade, "app@head"),
+        (command.downgrade, "app@-1"),
+    ):
+        move(app, target)
+        seen.append(within(empty_database_url, heads))
+    ours = "agentruns_0016"
+    assert seen == [{"app_0001"}, {"app_0001", ours}, {"app_0002", ours}, {"app_0001", ours}]
+    assert set(ScriptDirectory.from_config(app).get_heads()) == {"app_0002", ours}
+
+
+def test_J4_standalone_chains_have_a_table_and_a_head_each(
+    app: Config, empty_database_url: str, within: Within, tmp_path: Path
+) -> None:
+    app.set_main_option("version_locations", str(tmp_path / "versions"))
+    command.upgrade(app, "app_0001")
+    within(empty_database_url, migrations.upgrade)
+    command.upgrade(app, "heads")
+    command.downgrade(app, "-1")
+    ours = within(empty_database_url, partial(heads, schema="agentruns"))
+    assert (within(empty_database_url, heads), ours) == ({"app_0001"}, {"agentruns_0016"})
+    within(empty_database_url, lambda connection: migrations.downgrade(connection, to="15"))
+    ours = within(empty_database_url, partial(heads, schema="agentruns"))
+    assert (within(empty_database_url, heads), ours) == ({"app_0001"}, {"agentruns_0015"})
+    assert ScriptDirectory.from_config(app).get_heads() == ["app_0002"]
+    assert environment.scripts().get_heads() == ["agentruns_0016"]
 
 
 def test_J3_check_is_empty_and_creates_no_table_of_ours(host: Config) -> None:
@@ -197,16 +205,15 @@ def test_package_is_not_shadowed_by_the_folder() -> None:
     assert "site-packages" in alembic.__file__
 
 
-def test_environment_of_the_checkout_upgrades_and_finds_no_difference(empty_database_url: str) -> None:
-    checkout = Path(__file__).parents[2]
-    program = shutil.which("alembic", path=str(Path(sys.executable).parent))
-    assert program is not None
-    variables = {"AGENTRUNS_DATABASE_URL": empty_database_url, "PATH": ""}
-    for arguments in (["upgrade", "heads"], ["check"], ["downgrade", "agentruns@base"], ["upgrade", "heads", "--sql"]):
-        done = subprocess.run(  # noqa: S603
-            [program, *arguments], cwd=checkout, env=variables, capture_output=True, text=True, check=True
-        )
-    assert done.stdout == migrations.sql()
+def test_environment_of_the_checkout_upgrades_and_finds_no_difference(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.setenv("AGENTRUNS_DATABASE_URL", empty_database_url)
+    for arguments in ("upgrade heads", "check", "downgrade agentruns@base", "upgrade heads --sql"):
+        capsys.readouterr()
+        main(arguments.split())
+    assert capsys.readouterr().out == migrations.sql()
 
 
 def test_environment_without_a_configuration_is_ours_alone() -> None:

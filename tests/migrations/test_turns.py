@@ -1,10 +1,8 @@
-"""One migration at a time: processes, threads and tasks that all want to be first."""
+"""One migration at a time: transactions, threads and tasks that all want to be first."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 from alembic.operations import Operations
 from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from agentruns import migrations
@@ -25,18 +23,8 @@ from agentruns.migrations.locking import lock_key
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Within = Callable[[str, Callable[[Connection], Any]], Any]
 
-PROGRAM = """
-import asyncio, sys
-from sqlalchemy.ext.asyncio import create_async_engine
-from agentruns import migrations
-
-async def main():
-    engine = create_async_engine(sys.argv[1])
-    async with engine.connect() as connection:
-        await connection.run_sync(migrations.upgrade)
-    await engine.dispose()
-
-asyncio.run(main())
+WAITERS = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0
 """
 
 
@@ -48,15 +36,6 @@ async def upgrade(url: str, schema: str = "agentruns") -> None:
 def applied(connection: Connection, schema: str = "agentruns") -> list[int]:
     table = f'"{schema}".applied_revisions'
     return list(connection.execute(text(f"SELECT number FROM {table} ORDER BY number")).scalars())  # noqa: S608
-
-
-@pytest.mark.slow
-def test_J1_five_processes_upgrade_an_empty_database(empty_database_url: str, within: Within) -> None:
-    command = [sys.executable, "-W", "error", "-c", PROGRAM, empty_database_url]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(5)]  # noqa: S603
-    ends = [process.communicate()[1].decode() for process in started]
-    assert ([process.returncode for process in started], ends) == ([0] * 5, [""] * 5)
-    assert within(empty_database_url, applied) == [*range(1, 17)]
 
 
 def test_J2_two_threads_upgrade_two_schemas(empty_database_url: str, within: Within) -> None:
@@ -115,21 +94,22 @@ def test_turn_lasts_until_the_connection_goes_back_with_a_transaction_per_revisi
             with Operations.context(context):
                 context.run_migrations()
 
-    async def is_free(engine: Any) -> bool:
-        async with engine.connect() as other:
-            asked = await other.execute(text(f"SELECT pg_try_advisory_xact_lock({lock_key('agentruns')})"))
-            return bool(asked.scalar_one())
+    async def seen(connection: AsyncConnection) -> tuple[bool, str]:
+        free = await connection.execute(text(f"SELECT pg_try_advisory_xact_lock({lock_key('agentruns')})"))
+        waits = await connection.execute(text("SELECT current_setting('lock_timeout')"))
+        return bool(free.scalar_one()), str(waits.scalar_one())
 
-    async def work() -> list[bool]:
-        engine = create_async_engine(empty_database_url)
+    async def work() -> list[tuple[bool, str]]:
+        engine = create_async_engine(empty_database_url, pool_size=2, max_overflow=0)
         async with engine.connect() as connection:
             await connection.run_sync(migrate)
-            seen = [await is_free(engine)]
-        seen.append(await is_free(engine))
+            during = await seen(connection)
+        async with engine.connect() as one, engine.connect() as other:
+            after = [await seen(one), await seen(other)]
         await engine.dispose()
-        return seen
+        return [during, *after]
 
-    assert run(work()) == [False, True]
+    assert run(work()) == [(False, "5s"), (True, "0"), (False, "0")]
 
 
 def test_lock_key_is_the_documented_one() -> None:
@@ -147,4 +127,24 @@ def test_failed_upgrade_gives_the_turn_back(empty_database_url: str, within: Wit
         within(empty_database_url, migrations.upgrade)
     within(empty_database_url, lambda connection: connection.execute(text("DROP TABLE agentruns.runs")))
     within(empty_database_url, migrations.upgrade)
+    assert within(empty_database_url, applied) == [*range(1, 17)]
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_turn_that_was_waited_for_shows_what_the_winner_did_at_every_level(
+    empty_database_url: str, run: Run, within: Within, level: Any
+) -> None:
+    async def work() -> None:
+        engine = create_async_engine(empty_database_url, poolclass=NullPool, isolation_level=level)
+        async with engine.connect() as winner, engine.connect() as loser, engine.connect() as watcher:
+            await winner.begin()
+            await winner.run_sync(migrations.upgrade)
+            waiting = asyncio.create_task(loser.run_sync(migrations.upgrade))
+            while not (await watcher.execute(text(WAITERS))).scalar_one():
+                await asyncio.sleep(0.01)
+            await winner.commit()
+            await waiting
+        await engine.dispose()
+
+    run(work())
     assert within(empty_database_url, applied) == [*range(1, 17)]

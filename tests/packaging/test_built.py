@@ -22,8 +22,9 @@ from importlib.resources import files
 import agentruns
 from agentruns.migrations.environment import scripts
 failed = []
+not_ours = ("hypothesis", "opentelemetry", "pytest", "psycopg")
 for module in pkgutil.walk_packages(agentruns.__path__, "agentruns."):
-    if not module.name.startswith("agentruns.testing"):
+    if not module.name.startswith(("agentruns.testing", "agentruns.runtime.telemetry.recording")):  # of extras
         importlib.import_module(module.name)
 for name in agentruns.__all__:
     getattr(agentruns, name)
@@ -32,7 +33,7 @@ print(json.dumps({
     "typed": files("agentruns").joinpath("py.typed").is_file(),
     "revisions": len(list(scripts().walk_revisions())),
     "schemas": sorted(f.name for f in files("agentruns.schemas").iterdir() if f.name.endswith(".json")),
-    "dragged_in": [name for name in ("hypothesis", "pytest", "psycopg") if importlib.util.find_spec(name)],
+    "dragged_in": [name for name in not_ours if importlib.util.find_spec(name)],
 }))
 """
 HOST_ENV = """

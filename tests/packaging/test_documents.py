@@ -10,9 +10,12 @@ import pytest
 
 from agentruns import errors
 from agentruns.cli import COMMANDS, main
+from agentruns.domain.explanation.explanation import ReasonCode, RunVerdict
 from agentruns.errors import AgentRunsError
-from agentruns.migrations import manifest
 from agentruns.runtime.deployment import Deployment
+from agentruns.runtime.telemetry import spans
+from agentruns.runtime.telemetry.instruments import COUNTERS, HISTOGRAMS
+from agentruns.store.released import released_catalogue
 
 INSTALL = "python3 -m venv .venv && .venv/bin/pip install -q"
 DEMO = f"{INSTALL} '.[embedded]' && .venv/bin/agentruns demo"
@@ -92,7 +95,7 @@ def test_the_reference_names_every_command_and_its_options(text: dict[str, str])
 
 
 def test_the_reference_names_every_table_and_view(text: dict[str, str]) -> None:
-    catalogue = manifest.expected_catalogue("agentruns")
+    catalogue = released_catalogue("agentruns")
     words = _words(text["docs/reference/schema.md"])
     assert [name for name in catalogue["relation"] if name not in words] == []
 
@@ -103,6 +106,21 @@ def test_the_reference_names_the_errors_that_exist(text: dict[str, str]) -> None
     ours = {name for name, value in vars(errors).items() if isinstance(value, type)}
     assert named - ours == {"ValueError", "LookupError"}
     assert {family.__name__ for family in AgentRunsError.__subclasses__()} - named == set()
+
+
+def test_the_explanations_that_exist_are_told_in_the_order_of_causes(text: dict[str, str]) -> None:
+    told = [word for row in _rows(text["docs/how-to/explain.md"]) for word in re.findall(r"`(\w+)`", row)]
+    assert told == [each.value for each in (*RunVerdict, *ReasonCode)]
+
+
+def test_the_guide_names_every_span_and_instrument(text: dict[str, str]) -> None:
+    kinds: list[type[spans.ObservedSpan | spans.LateSpan]] = [
+        *spans.ObservedSpan.__subclasses__(),
+        *spans.LateSpan.__subclasses__(),
+    ]
+    rows = [row.strip(" `") for row in _rows(text["docs/how-to/observability.md"])]
+    assert len(rows) == len(set(rows))
+    assert set(rows) == COUNTERS.keys() | HISTOGRAMS.keys() | {kind.name for kind in kinds}
 
 
 def test_the_changelog_has_the_version(checkout: Path, text: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.digests import Digest, DigestPurpose, digest_body
-from agentruns.domain.graph.content import check_content, taken_result
+from agentruns.domain.graph.content import verify_content
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.graph.judging import Verdict, judge, unavailable
 from agentruns.domain.graph.nodes import GraphNode, ReadyNodes
@@ -108,10 +108,9 @@ def _check_base(graph: ExecutableGraph, *, superstep: Superstep, state: BoundedJ
     definition = graph.definition
     if superstep >= definition.limits.maximum_supersteps:
         raise BarrierRejectedError(reason="superstep_limit_reached")
-    is_start = superstep == Superstep(0)
     if (
-        (is_start and ready_nodes != definition.entry_nodes)
-        or len(ready_nodes) > int(definition.limits.maximum_parallelism)
+        (superstep.value == 0 and ready_nodes != definition.entry_nodes)
+        or len(ready_nodes) > definition.limits.maximum_parallelism.value
         or not all(node_id in definition for node_id in ready_nodes)
     ):
         raise _corrupt("ready_set_invalid", ready_nodes.ids)
@@ -124,7 +123,7 @@ def _check_base(graph: ExecutableGraph, *, superstep: Superstep, state: BoundedJ
 
 def _check_result(graph: ExecutableGraph, node: GraphNode, result: NodeResult) -> None:
     try:
-        check_content(graph, node, taken_result(result), live=False)
+        verify_content(graph, node, result)
     except InvalidValueError as error:
         raise _corrupt(error.reason, (node.node_id,)) from error
 
@@ -145,6 +144,8 @@ def _disposition(ordered: Sequence[tuple[GraphNode, NodeResult]]) -> BarrierDisp
 
 def _waits(ordered: Sequence[tuple[GraphNode, NodeResult]]) -> tuple[InterruptWait | TimerWait, ...]:
     waiting = [(node.node_id, result.control) for node, result in ordered if isinstance(result.control, WaitControl)]
+    if not waiting:
+        return ()
     waits = tuple(wait for _, control in waiting for wait in control.waits)
     if len(waits) > MAXIMUM_WAITS or len({wait.wait_id for wait in waits}) != len(waits):
         raise BarrierRejectedError(reason="wait_batch_invalid", node_ids=tuple(node_id for node_id, _ in waiting))

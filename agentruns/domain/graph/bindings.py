@@ -103,6 +103,8 @@ def are_settled(node_id: NodeId, bindings: Sequence[InvocationBinding], invocati
 
     Each names a settled call of the node at its last event; no call of the node is open, and none failed unbound.
     """
+    if not bindings and not invocations:
+        return True
     own = {each: view for each, view in invocations.items() if view.node_id == node_id}
     bound = {binding.invocation_id for binding in bindings}
     return all(_names(binding, own) for binding in bindings) and all(

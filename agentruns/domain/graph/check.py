@@ -13,7 +13,7 @@ from agentruns.domain.graph.bindings import (
     are_settled,
     settled_bindings,
 )
-from agentruns.domain.graph.content import check_content, taken_result
+from agentruns.domain.graph.content import check_content, verify_content
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.graph.results import (
     MAXIMUM_RESULT_BYTES,
@@ -63,7 +63,8 @@ def check_result(
     """
     taken = returned if isinstance(returned, TakenReturn) else take_return(returned)
     _check_size(taken)
-    check_content(graph, graph.definition.node(node_id), taken, live=True)
+    node = graph.definition.node(node_id)
+    check_content(graph, node, taken, live=True)
     control = _checked_control(taken, used_wait_ids)
     if taken.bindings is not None:
         bindings = taken.bindings
@@ -73,7 +74,9 @@ def check_result(
     if not isinstance(taken.usage, BudgetUsage):
         raise refused_result("usage_invalid")
     state_change = Unchanged() if taken.update is None else Update(data=taken.update)
-    return NodeResult(state_change=state_change, control=control, bindings=settled, usage=taken.usage)
+    result = NodeResult(state_change=state_change, control=control, bindings=settled, usage=taken.usage)
+    result.keep_acceptance(graph, node)
+    return result
 
 
 def verify_result(graph: ExecutableGraph, *, node_id: NodeId, result: NodeResult, invocations: Invocations) -> None:
@@ -83,17 +86,20 @@ def verify_result(graph: ExecutableGraph, *, node_id: NodeId, result: NodeResult
         InvalidValueError: the first of the closed reasons that applies; the stored result does not verify.
         ExecutableGraphUnavailableError: ``schema`` or ``validator``: nothing is said about the result.
     """
-    check_content(graph, graph.definition.node(node_id), taken_result(result), live=False)
+    verify_content(graph, graph.definition.node(node_id), result)
     if not are_settled(node_id, result.bindings, invocations):
         raise refused_result("binding_invalid")
 
 
-def check_failure(failure: Failure, usage: BudgetUsage | None = None) -> NodeFailure:
-    """Make the record of a failure that a node declared.
+def check_failure(failure: object, usage: object = None) -> NodeFailure:
+    """Make the record of what a node declared as its failure.
 
     Raises:
-        InvalidValueError: ``already_caused``, ``reconcile_first``, ``category`` or ``usage_invalid``.
+        InvalidValueError: ``unknown_shape``, ``already_caused``, ``reconcile_first``, ``category`` or
+            ``usage_invalid``.
     """
+    if not isinstance(failure, Failure):
+        raise _refused_failure("unknown_shape")
     if failure.caused_by_event_id is not None:
         raise _refused_failure("already_caused")
     if isinstance(failure.retry_advice, ReconcileFirst):

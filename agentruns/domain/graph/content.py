@@ -27,7 +27,7 @@ _RETURNED: Final[dict[type, type[Continue | Route | Suspend | Finish]]] = {
 }
 
 
-def taken_result(result: NodeResult) -> TakenReturn:
+def _taken(result: NodeResult) -> TakenReturn:
     """View a result as what a node returned, so that one check serves both."""
     control = result.control
     return TakenReturn(
@@ -39,6 +39,21 @@ def taken_result(result: NodeResult) -> TakenReturn:
         bindings=result.bindings,
         usage=result.usage,
     )
+
+
+def verify_content(graph: ExecutableGraph, node: GraphNode, result: NodeResult) -> None:
+    """Hold a result against its graph as it is read, once for a record.
+
+    A result is checked when its node returns it, when its barrier is planned and when its event is folded; what has
+    accepted it stays the same.
+
+    Raises:
+        InvalidValueError: as :func:`check_content`.
+        ExecutableGraphUnavailableError: as :func:`check_content`.
+    """
+    if not result.is_accepted_by(graph, node):
+        check_content(graph, node, _taken(result), live=False)
+        result.keep_acceptance(graph, node)
 
 
 def check_content(graph: ExecutableGraph, node: GraphNode, taken: TakenReturn, *, live: bool) -> None:

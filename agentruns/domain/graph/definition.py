@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import ClassVar, Final, Self
 
-from attrs import fields, frozen
+from attrs import field, fields, frozen
 
 from agentruns.domain.canonical import JsonTree
 from agentruns.domain.digests import Digest
@@ -114,11 +113,24 @@ class CompiledGraph(GraphDefinition):
 
     Attributes:
         definition_digest: plain digest of all other members.
+        reference: what an admission pins.
     """
 
     max_wire_bytes: ClassVar = MAXIMUM_DEFINITION_BYTES + 128
 
     definition_digest: Digest
+    reference: GraphReference = field(init=False, eq=False, repr=False)
+    _by_id: Mapping[NodeId, GraphNode] = field(init=False, eq=False, repr=False)
+
+    @reference.default
+    def _own_reference(self) -> GraphReference:
+        return GraphReference(
+            identity=self.identity, definition_digest=self.definition_digest, state_schema=self.state_schema
+        )
+
+    @_by_id.default
+    def _nodes_by_id(self) -> Mapping[NodeId, GraphNode]:
+        return {node.node_id: node for node in self.nodes}
 
     def __attrs_post_init__(self) -> None:
         definition = GraphDefinition(**{each.name: getattr(self, each.name) for each in fields(GraphDefinition)})
@@ -168,15 +180,8 @@ class CompiledGraph(GraphDefinition):
         """
         return decode(document, cls) if isinstance(document, bytes) else from_wire(document, cls)
 
-    @property
-    def reference(self) -> GraphReference:
-        """What an admission pins."""
-        return GraphReference(
-            identity=self.identity, definition_digest=self.definition_digest, state_schema=self.state_schema
-        )
-
     def __contains__(self, node_id: object) -> bool:
-        return isinstance(node_id, NodeId) and self._find(node_id) is not None
+        return node_id in self._by_id
 
     def node(self, node_id: NodeId) -> GraphNode:
         """Get a node.
@@ -184,15 +189,8 @@ class CompiledGraph(GraphDefinition):
         Raises:
             KeyError: the graph has no such node.
         """
-        node = self._find(node_id)
-        if node is None:
-            raise KeyError(node_id)
-        return node
+        return self._by_id[node_id]
 
     def to_mermaid(self, *, direction: str = "TD", marks: Mapping[NodeId, str] | None = None) -> str:
         """Draw the graph as Mermaid text; ``marks`` colours nodes as done, running, failed, waiting or next."""
         return flowchart(self, direction=direction, marks=marks or {})
-
-    def _find(self, node_id: NodeId) -> GraphNode | None:
-        index = bisect_left(self.nodes, node_id, key=lambda node: node.node_id)
-        return self.nodes[index] if index < len(self.nodes) and self.nodes[index].node_id == node_id else None

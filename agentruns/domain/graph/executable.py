@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from enum import Enum, unique
 from types import MappingProxyType
@@ -72,6 +73,7 @@ class ExecutableGraph:
         executors: one for each node.
         schemas: where the graph's four schemas are installed.
         accounting: what prices the graph's calls; without it they are unpriced.
+        threaded: the nodes that are plain functions, which are called in a thread.
     """
 
     definition: CompiledGraph
@@ -79,6 +81,13 @@ class ExecutableGraph:
     executors: Mapping[NodeId, GraphNodeExecutor] = field(repr=False, converter=_view)
     schemas: JsonSchemaRegistry = field(repr=False)
     accounting: object | None = field(default=None, repr=False)
+    threaded: frozenset[NodeId] = field(init=False, repr=False)
+
+    @threaded.default
+    def _plain_functions(self) -> frozenset[NodeId]:
+        return frozenset(
+            node_id for node_id, each in self.executors.items() if not inspect.iscoroutinefunction(each.execute)
+        )
 
     @property
     def digest(self) -> Digest:

@@ -45,7 +45,9 @@ def _answer(graph: ExecutableGraph, state: BoundedJson, updates: Sequence[tuple[
         reason, is_operational = "reducer", True
     except MemoryError:
         reason, is_operational = "out_of_memory", True
-    except Exception:  # noqa: BLE001  # a reducer is user code: whatever it raises is its answer
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # noqa: BLE001  # a reducer is user code: whatever it raises is its answer, a cancellation too
         reason, is_operational = "reducer_raised", False
     if is_operational:
         raise unavailable(graph, reason)

@@ -121,8 +121,24 @@ register_union(
 )
 
 
+class _KeptAcceptance(KeptBytes):
+    """Keep, outside equality, the last node of a graph under whose rules a result was found: it never changes."""
+
+    __slots__ = ("_accepted_by",)
+    _accepted_by: tuple[object, object]
+
+    def is_accepted_by(self, graph: object, node: object) -> bool:
+        """Tell whether this very graph and node have accepted this very record."""
+        kept = getattr(self, "_accepted_by", (None, None))
+        return kept[0] is graph and kept[1] is node
+
+    def keep_acceptance(self, graph: object, node: object) -> None:
+        """Take note of who has accepted it."""
+        object.__setattr__(self, "_accepted_by", (graph, node))
+
+
 @frozen(kw_only=True)
-class NodeResult(KeptBytes):
+class NodeResult(_KeptAcceptance):
     """Hold what a node decided. It names no node, fence or journal position: equal results have equal digests.
 
     Attributes:

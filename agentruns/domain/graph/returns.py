@@ -26,6 +26,7 @@ class Continue:
     Attributes:
         update: plain JSON for the reducer; ``None`` leaves the state as it is.
         usage: what this attempt used itself, outside calls of models and tools, which are charged on their own.
+            What cannot be added to the run's usage without an overflow is refused, and the attempt has failed.
         bindings: the settled calls it stands on; by default those of this attempt's coordinator.
     """
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from agentruns.domain.digests import Digest
+from agentruns.domain.encoding import encoder_of
 from agentruns.domain.ids import AttemptId, InvocationId, WaitId
 from agentruns.domain.ledger.effects import ToolEffect
 from agentruns.domain.numbers import InvocationNumber, RunRevision, Superstep, parse_decimal
@@ -78,8 +79,8 @@ def quoted(value: object) -> bytes:
 
 
 def scalar(cls: type[Scalar]) -> Codec:
-    """Write a scalar by its text."""
-    return Codec(quoted, cls.parse)
+    """Write a scalar by its text, as records do."""
+    return Codec(encoder_of(cls), cls.parse)
 
 
 def array(of: Codec) -> Codec:

@@ -24,7 +24,6 @@ from agentruns.domain.ledger.outcomes import StoredCancellation, StoredFailure, 
 from agentruns.domain.ledger.requests import abandoned, settlements
 from agentruns.domain.ledger.rows import CheckpointRow, OutcomeRow, WaitRow
 from agentruns.domain.ledger.state import RunState
-from agentruns.domain.ledger.superstep import successor
 from agentruns.domain.numbers import FencingEpoch
 from agentruns.domain.timestamps import Timestamp
 
@@ -53,7 +52,7 @@ class WaitDraft:
         builder = CommitBuilder(before=self.state, graph=self.graph, epoch=int(self.epoch), stamp=stamp)
         plan = self.state.barrier(self.graph)
         registrations = [wait.registered_at(stamp) for wait in plan.waits]
-        checkpoint = successor(self.state, plan, self.checkpoint_id)
+        checkpoint = self.state.successor(plan, self.checkpoint_id)
         data = BarrierWaiting(
             superstep=self.state.superstep,
             checkpoint_digest=checkpoint.digest,
@@ -93,7 +92,7 @@ class SuccessDraft:
         """
         builder = CommitBuilder(before=self.state, graph=self.graph, epoch=int(self.epoch), stamp=stamp)
         plan = self.state.barrier(self.graph)
-        checkpoint = successor(self.state, plan, self.checkpoint_id)
+        checkpoint = self.state.successor(plan, self.checkpoint_id)
         data = BarrierSucceeded(
             superstep=self.state.superstep,
             checkpoint_digest=checkpoint.digest,

@@ -162,8 +162,9 @@ def _envelope(
 ) -> bytes:
     """Join the members in the order of their names around the data; none of the other texts needs an escape."""
     rest = (
-        f',"epoch":"{epoch}","event_id":"{event_id}","kind":"{kind}","recorded_at":"{recorded_at}"'
-        f',"run_id":"{run_id}","schema_digest":"{schema_digest}","sequence":"{sequence}","tenant_id":"{tenant_id}"}}'
+        f',"epoch":"{epoch}","event_id":"{event_id.text}","kind":"{kind.text}","recorded_at":"{recorded_at}"'
+        f',"run_id":"{run_id.text}","schema_digest":"{schema_digest}","sequence":"{sequence.value}"'
+        f',"tenant_id":"{tenant_id.text}"}}'
     )
     return b'{"data":' + data + rest.encode("ascii")
 

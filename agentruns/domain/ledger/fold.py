@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
-
+from agentruns.domain.copies import copy_with
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.ledger import (
     rules_admission,
@@ -65,7 +64,7 @@ def fold(
     state: RunState, event: Event, bodies: Bodies, graph: ExecutableGraph | None, *, is_building: bool
 ) -> RunState:
     """Give the state after an event, or say which rule it breaks."""
-    kind = find_kind(event.kind, event.schema_digest)
+    kind = event.made_from.kind if event.made_from is not None else find_kind(event.kind, event.schema_digest)
     step = Step(
         state=state,
         event=event,
@@ -144,7 +143,7 @@ def _check_position(step: Step, data: EventData) -> None:
 def _moved(step: Step, follows: Consequence) -> RunState:
     """Put together what follows: the rule's changes, the head, the lifecycle and the usage."""
     state, event = step.state, step.event
-    changes: dict[str, Any] = dict(follows.changes)
+    changes: dict[str, Any] = {**follows.changes, "head": event.head, "usage": _usage(step, follows)}
     waits = changes.get("waits", state.waits)
     status = status_after(step.kind, are_waits_outstanding=bool(waits))
     if status is not None:
@@ -156,15 +155,16 @@ def _moved(step: Step, follows: Consequence) -> RunState:
         }
     if event.epoch > state.epoch:
         changes["epoch"] = event.epoch
-    return evolve(state, head=event.head, usage=_usage(step, follows), **changes)
+    # A state has no check of its own: the rules are its checks.
+    return copy_with(state, changes)
 
 
 def _usage(step: Step, follows: Consequence) -> BudgetUsage:
     """Count the event's bytes beside what its rule counts; a terminal event is not counted."""
-    counts = dict(follows.counts)
+    counts = follows.counts
     if step.kind not in _TERMINAL:
-        counts["event_bytes"] = len(step.event.data)
+        counts = {**counts, "event_bytes": len(step.event.data)}
     try:
-        return counted(step.state.usage, spent=follows.spent, **counts)
+        return counted(step.state.usage, counts, spent=follows.spent)
     except InvalidValueError as error:
         raise step.breach("usage", reason=error.reason) from error

@@ -89,6 +89,9 @@ class EventKind(Enum):
         kind.document = document
         return kind
 
+    #: A member exists once, so where it is says enough; an enum would hash its name, by a call, at each look-up.
+    __hash__ = object.__hash__
+
     def __str__(self) -> str:
         return str(self.value)
 

@@ -14,6 +14,7 @@ from agentruns.domain.json_bounds import check_json
 from agentruns.domain.json_limits import MIB, JsonLimits
 from agentruns.domain.kept import KeptBytes
 from agentruns.domain.members import check_members
+from agentruns.domain.operator_authority import OperatorAuthority
 from agentruns.domain.usage import BudgetUsage
 from agentruns.domain.wire import register_union
 from agentruns.errors import InvalidValueError
@@ -97,13 +98,15 @@ class CancellationRequest(KeptBytes):
     """Hold why somebody asked for the end of a run. The first reason stands.
 
     Attributes:
-        failure: of category ``cancelled``, never to be repeated.
+        failure: of category ``cancelled``, never to be repeated. It becomes public.
+        authority: who asked by hand, and why. It stays in this body.
     """
 
     digest_purpose: ClassVar = DigestPurpose.CANCELLATION_REQUEST
     max_wire_bytes: ClassVar = MAX_REQUEST_BYTES
 
     failure: Failure
+    authority: OperatorAuthority | None = None
 
     def __attrs_post_init__(self) -> None:
         check_members(self)

@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 from agentruns.domain.graph.barrier import BarrierDisposition, BarrierPlan, as_read
 from agentruns.domain.ledger.bodies import OUTCOME
-from agentruns.domain.ledger.checkpoint import Checkpoint
 from agentruns.domain.ledger.data import BarrierContinued, BarrierSucceeded, BarrierWaiting
 from agentruns.domain.ledger.outcomes import StoredSuccess
 from agentruns.domain.ledger.records import CurrentCheckpoint, OutcomeFacts, OutstandingWait
@@ -73,18 +72,10 @@ def _advanced(
     step: Step, data: BarrierContinued | BarrierWaiting | BarrierSucceeded, plan: BarrierPlan, changes: Changes
 ) -> Consequence:
     """Stand on the successor's checkpoint; what belonged to the superstep is over."""
-    current, row = step.checkpoint, step.row(data.checkpoint_digest)
-    superstep = step.state.superstep.next()
+    row = step.row(data.checkpoint_digest)
     if row.checkpoint_id is None or row.data != plan.state.data:
         raise step.breach(RULE, reason="state")
-    checkpoint = Checkpoint(
-        checkpoint_id=row.checkpoint_id,
-        superstep=superstep,
-        graph_digest=step.graph.digest,
-        parent_digest=current.digest,
-        ready_nodes=plan.ready_nodes,
-        state_digest=plan.state_digest,
-    )
+    checkpoint = step.state.successor(plan, row.checkpoint_id)
     if checkpoint.digest != data.checkpoint_digest:
         raise step.breach(RULE, reason="checkpoint")
     stood_on = CurrentCheckpoint(
@@ -96,7 +87,7 @@ def _advanced(
         sequence=step.event.sequence,
     )
     empty: Changes = {
-        "superstep": superstep,
+        "superstep": checkpoint.superstep,
         "checkpoint": stood_on,
         "nodes": MappingProxyType({}),
         "results": MappingProxyType({}),

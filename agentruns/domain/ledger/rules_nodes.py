@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-from attrs import evolve
-
+from agentruns.domain.copies import copy_with
 from agentruns.domain.failure import Failure, FailureCategory, SafeAfter
 from agentruns.domain.graph.check import verify_result
 from agentruns.domain.ledger.bodies import NODE_FAILURE, NODE_RESULT
@@ -60,7 +59,7 @@ def succeeded(step: Step, data: NodeAttemptSucceeded) -> Consequence:
         verify_result(step.graph, node_id=data.node_id, result=result, invocations=step.state.invocations)
     except InvalidValueError as error:
         raise step.breach("result", reason=error.reason) from error
-    ended = evolve(attempt, status=AttemptStatus.SUCCEEDED, result_digest=data.result_digest)
+    ended = copy_with(attempt, {"status": AttemptStatus.SUCCEEDED, "result_digest": data.result_digest})
     return Consequence(
         changes={
             "nodes": with_entry(step.state.nodes, data.node_id, ended),
@@ -81,12 +80,14 @@ def failed(step: Step, data: NodeAttemptFailed) -> Consequence:
         or data.retry_not_before != retry_instant(failure, step.event.recorded_at)
     ):
         raise step.breach("failure")
-    ended = evolve(
+    ended = copy_with(
         attempt,
-        status=AttemptStatus.FAILED,
-        result_digest=data.result_digest,
-        failure=failure,
-        retry_not_before=data.retry_not_before,
+        {
+            "status": AttemptStatus.FAILED,
+            "result_digest": data.result_digest,
+            "failure": failure,
+            "retry_not_before": data.retry_not_before,
+        },
     )
     return Consequence(changes={"nodes": with_entry(step.state.nodes, data.node_id, ended)}, spent=body.usage)
 

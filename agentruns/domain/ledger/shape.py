@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from attrs import NOTHING, fields, frozen
 
@@ -37,12 +37,12 @@ class EventData:
         """Give the canonical bytes."""
         shape: type = type(self)
         parts = []
-        for place in _layout(shape, self.kind):
-            if place.write is None:
-                parts.append(place.prefix)
-            elif (value := getattr(self, place.name)) is not None:
-                parts.append(place.prefix + place.write(value))
-        return b"{" + b",".join(parts) + b"}"
+        for prefix, name, write in _layout(shape, self.kind):
+            if write is None:
+                parts.append(prefix)
+            elif (value := getattr(self, name)) is not None:
+                parts.append(prefix + write(value))
+        return b"{%b}" % b",".join(parts)
 
     @classmethod
     def of_tree(cls, kind: EventKind, tree: object) -> Self:
@@ -65,8 +65,7 @@ class EventData:
         return cls(**values)
 
 
-@frozen
-class _Place:
+class _Place(NamedTuple):
     """Say what stands at one place of the bytes: a constant, or a name before a value that ``write`` gives."""
 
     prefix: bytes

@@ -11,9 +11,10 @@ from attrs import evolve, field, frozen
 from agentruns.domain.graph.barrier import BarrierPlan, plan_barrier
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.graph.results import NodeResult
-from agentruns.domain.ids import InvocationId, RunId
+from agentruns.domain.ids import CheckpointId, InvocationId, RunId
 from agentruns.domain.ledger.bodies import Bodies
 from agentruns.domain.ledger.charges import TokenReserve
+from agentruns.domain.ledger.checkpoint import Checkpoint
 from agentruns.domain.ledger.event import Event, JournalHead
 from agentruns.domain.ledger.fold import fold
 from agentruns.domain.ledger.records import (
@@ -41,10 +42,11 @@ _NO_RESULTS: Final[Mapping[NodeId, NodeResult]] = MappingProxyType({})
 
 
 class _KeptPlan:
-    """Keep the plan of the barrier, or its rejection, outside equality: a state never changes."""
+    """Keep the plan of the barrier, or its rejection, and its successor outside equality: a state never changes."""
 
-    __slots__ = ("_planned",)
+    __slots__ = ("_planned", "_successor")
     _planned: tuple[ExecutableGraph, BarrierPlan | BarrierRejectedError]
+    _successor: tuple[BarrierPlan, Checkpoint]
 
 
 def _nothing() -> Mapping[object, object]:
@@ -149,6 +151,29 @@ class RunState(_KeptPlan):
     def keep_plan(self, graph: ExecutableGraph, plan: BarrierPlan | BarrierRejectedError) -> None:
         """Keep a plan that was made over the same superstep, checkpoint and results, so that it is made only once."""
         object.__setattr__(self, "_planned", (graph, plan))
+
+    def successor(self, plan: BarrierPlan, checkpoint_id: CheckpointId) -> Checkpoint:
+        """Describe the checkpoint that a plan makes of this state.
+
+        The last one is kept: whoever builds the event names its digest, and then the rule of the event asks again.
+        """
+        kept = getattr(self, "_successor", None)
+        if kept is None or kept[0] is not plan or kept[1].checkpoint_id != checkpoint_id:
+            kept = plan, self._made(plan, checkpoint_id)
+            object.__setattr__(self, "_successor", kept)
+        return kept[1]
+
+    def _made(self, plan: BarrierPlan, checkpoint_id: CheckpointId) -> Checkpoint:
+        if self.checkpoint is None or self.admission is None:
+            raise InvariantError(reason="checkpoint")
+        return Checkpoint(
+            checkpoint_id=checkpoint_id,
+            superstep=self.superstep.next(),
+            graph_digest=self.admission.graph_digest,
+            parent_digest=self.checkpoint.digest,
+            ready_nodes=plan.ready_nodes,
+            state_digest=plan.state_digest,
+        )
 
     def _plan(self, graph: ExecutableGraph, results: Mapping[NodeId, NodeResult]) -> BarrierPlan | BarrierRejectedError:
         checkpoint = self.checkpoint

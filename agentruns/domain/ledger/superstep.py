@@ -9,7 +9,6 @@ from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.graph.results import NodeFailure, NodeResult, WaitControl
 from agentruns.domain.ids import AttemptId, CheckpointId, EventId
 from agentruns.domain.ledger.bodies import BodyRow
-from agentruns.domain.ledger.checkpoint import Checkpoint
 from agentruns.domain.ledger.commit import CommitBuilder, DraftedCommit
 from agentruns.domain.ledger.data import (
     BarrierContinued,
@@ -63,7 +62,8 @@ class SuperstepDraft:
         epoch: of the live fence.
         completions: in the order of their nodes.
         barrier: there when the next superstep begins with this commit.
-        plan: what :meth:`planned` gave; without it the barrier is planned while building.
+        plan: what :meth:`planned` gave; without it the barrier is planned while building. Without a barrier it is kept
+            with the state that the completions lead to.
         starts: in the order of their nodes.
     """
 
@@ -85,11 +85,22 @@ class SuperstepDraft:
         builder = self._builder(stamp)
         for completion in self.completions:
             _complete(builder, completion)
+        if self.plan is not None:
+            builder.state.keep_plan(self.graph, self.plan)
         if self.barrier is not None:
             self._continue(builder, self.barrier)
         for start in self.starts:
             _start(builder, start)
         return builder.finish()
+
+    @property
+    def completes_superstep(self) -> bool:
+        """Whether every ready node has a result once the completions are committed."""
+        checkpoint, results = self.state.checkpoint, self.state.results
+        ended = {each.node_id for each in self.completions if isinstance(each.body, NodeResult)}
+        return checkpoint is not None and all(
+            node_id in ended or node_id in results for node_id in checkpoint.ready_nodes
+        )
 
     def planned(self) -> BarrierPlan:
         """Plan the barrier over the state with the completions: no stamp matters, and the reducer runs once.
@@ -108,31 +119,14 @@ class SuperstepDraft:
         return CommitBuilder(before=self.state, graph=self.graph, epoch=int(self.epoch), stamp=stamp)
 
     def _continue(self, builder: CommitBuilder, ids: BarrierIds) -> None:
-        if self.plan is not None:
-            builder.state.keep_plan(self.graph, self.plan)
         plan = builder.state.barrier(self.graph)
         if plan.disposition is not BarrierDisposition.CONTINUE:
             raise InvariantError(reason="barrier:disposition")
         row = BodyRow.of_state(ids.checkpoint_id, plan.state)
-        digest = successor(builder.state, plan, ids.checkpoint_id).digest
+        digest = builder.state.successor(plan, ids.checkpoint_id).digest
         data = BarrierContinued(superstep=builder.state.superstep, checkpoint_digest=digest)
         builder.append(ids.event_id, data, {digest: row})
         builder.checkpoint = CheckpointRow.of(builder.state)
-
-
-def successor(state: RunState, plan: BarrierPlan, checkpoint_id: CheckpointId) -> Checkpoint:
-    """Describe the checkpoint that a plan makes."""
-    current, admission = state.checkpoint, state.admission
-    if current is None or admission is None:
-        raise InvariantError(reason="checkpoint")
-    return Checkpoint(
-        checkpoint_id=checkpoint_id,
-        superstep=state.superstep.next(),
-        graph_digest=admission.graph_digest,
-        parent_digest=current.digest,
-        ready_nodes=plan.ready_nodes,
-        state_digest=plan.state_digest,
-    )
 
 
 def _complete(builder: CommitBuilder, completion: Completion) -> None:

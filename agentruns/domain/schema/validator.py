@@ -14,6 +14,7 @@ from jsonschema.validators import extend
 
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.identity import SchemaReference
+from agentruns.domain.schema.acceptance import Acceptor, acceptor_of
 from agentruns.domain.schema.checks import FORMAT_CHECKER
 from agentruns.domain.schema.documents import Resources, SchemaDocument
 from agentruns.domain.schema.keywords import pointer_of
@@ -52,12 +53,13 @@ class DocumentValidator:
 
     reference: SchemaReference
     _validator: Validator
+    _accepts: Acceptor
 
     @classmethod
     def over(cls, document: SchemaDocument, resources: Resources) -> DocumentValidator:
         """Make the validator of one document, whose references lead to exactly these resources."""
         validator = _CountingValidator(document.tree, registry=resources, format_checker=FORMAT_CHECKER)
-        return cls(reference=document.reference, validator=validator)
+        return cls(reference=document.reference, validator=validator, accepts=acceptor_of(document, resources))
 
     def judge(self, value: BoundedJson) -> Verdict:
         """Say whether the document accepts the value, or where it first rejects it.
@@ -66,9 +68,12 @@ class DocumentValidator:
             SchemaUnavailableError: ``too_much_work``, more than 10 000 references and 8 for each node of the value.
             Exception: whatever a keyword or a format checker raises of its own.
         """
+        tree = value.value
+        if self._accepts(tree):
+            return ACCEPTED
         token = _HOPS.set(_Hops(self.reference, BASE_HOPS + HOPS_PER_NODE * value.nodes))
         try:
-            error = next(self._validator.iter_errors(value.value), None)
+            error = next(self._validator.iter_errors(tree), None)
             return ACCEPTED if error is None else _rejection(error)
         finally:
             _HOPS.reset(token)

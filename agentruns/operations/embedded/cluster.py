@@ -101,6 +101,8 @@ def _settings(sockets: Path, *, port: int | None, durable: bool) -> str:
         "timezone = 'UTC'",
         "log_timezone = 'UTC'",
         "logging_collector = off",
+        # The superuser has the name of our default schema, where "$user" would put a host's tables.
+        "search_path = 'public'",
     ]
     if not durable:
         lines += ["fsync = off", "full_page_writes = off", "synchronous_commit = off"]

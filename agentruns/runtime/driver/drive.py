@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from agentruns.domain.admission import AgentAdmissionIntent
 from agentruns.domain.graph.barrier import BarrierDisposition
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.ids import AttemptId, EventId
-from agentruns.domain.ledger.classify import Exhausted, Failed, InFlight, ReadyNodesPlan, classify
+from agentruns.domain.ledger.classify import ReadyNodesPlan, classify
 from agentruns.domain.ledger.event import JournalHead
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.ledger.superstep import Completion, Start, SuperstepDraft
@@ -21,9 +22,8 @@ from agentruns.domain.submission import MutationOutcome
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import BarrierRejectedError, InvariantError, StaleHeadError, StoreError
 from agentruns.runtime.committer import CommitPlan, CommitResult
-from agentruns.runtime.context import GraphNodeContext
 from agentruns.runtime.driver.batches import dispatchable, first_batch, width_of
-from agentruns.runtime.driver.completions import completion_of
+from agentruns.runtime.driver.completions import completions_of
 from agentruns.runtime.driver.execution import BatchEnd, BatchExecution
 from agentruns.runtime.driver.fusing import EVENTS_OF_A_NODE, Fusing
 from agentruns.runtime.driver.node_task import NodeTask
@@ -37,9 +37,15 @@ from agentruns.runtime.driver.outcomes import (
     LifecycleBarrierReady,
     Yielded,
 )
-from agentruns.runtime.driver.parts import DriveParts, without_reused_waits
+from agentruns.runtime.driver.parts import DriveParts
+from agentruns.runtime.driver.report import GraphDriveReport
 from agentruns.runtime.lease_keeper import LeaseKeeper
+from agentruns.runtime.replay import ReplayedRun
+from agentruns.runtime.settled_waits import read_settled
 from agentruns.runtime.shutdown import ShutdownSignal
+from agentruns.runtime.telemetry.counts import superstep_committed
+from agentruns.runtime.telemetry.drives import run_verified
+from agentruns.store.journal import RunHistory
 
 
 class Drive:
@@ -48,19 +54,22 @@ class Drive:
     After a commit the state is what was built, and nothing is read: the exact head proves that nobody else wrote.
     """
 
-    def __init__(self, parts: DriveParts, keeper: LeaseKeeper, shutdown: ShutdownSignal) -> None:
+    def __init__(
+        self, parts: DriveParts, keeper: LeaseKeeper, shutdown: ShutdownSignal, report: GraphDriveReport
+    ) -> None:
         self._parts = parts
         self._options = parts.options
-        self._report = parts.report
+        self._report = report
         self._keeper = keeper
         self._shutdown = shutdown
-        self._state: RunState
-        self._graph: ExecutableGraph
+        self.state: RunState
+        self.graph: ExecutableGraph
         self.intent: AgentAdmissionIntent
 
     async def run(self) -> GraphDriveOutcome:
         """Drive until something must be decided elsewhere; nothing is executed before the record has verified."""
-        await self._catch_up()
+        history = self._keeper.held.history
+        run_verified(await self._read(history), is_linked=history is not None)
         started: tuple[NodeId, ...] = ()
         while True:
             if started:
@@ -75,42 +84,35 @@ class Drive:
                 return outcome
 
     async def _turn(self) -> GraphDriveOutcome | tuple[NodeId, ...]:
-        """Decide one durable step. The order of the questions is part of the contract."""
-        if self._shutdown.is_draining:
+        """Decide one durable step, in an order that is part of the contract. Who drains starts nothing further."""
+        if self._shutdown.is_stopping:
             return await self._give_back(Cancelled())
         if self._events_left < 1:
             return await self._give_back(Yielded())
-        if self._state.status is RunStatus.CANCELLATION_REQUESTED:
-            return CancellationRequested(state=self._state, event_id=EventId.generate())
+        if self.state.status is RunStatus.CANCELLATION_REQUESTED:
+            return CancellationRequested(state=self.state, event_id=EventId.generate())
         now = self._now()
-        plan = classify(self._state, epoch=self._keeper.fence.epoch, now=now)
-        blockers = self._blockers(plan)
+        plan = classify(self.state, epoch=self._keeper.fence.epoch, now=now)
+        is_last = self.state.superstep >= self.graph.definition.limits.maximum_supersteps
+        blockers = GraphBlockers.among(plan, superstep_limit_reached=is_last)
         if blockers is not None:
             return self._blocked(blockers, now)
         if plan.is_barrier_ready:
             return await self._barrier(now)
-        return await self._start(plan)
+        return await (self._give_back(Cancelled()) if self._shutdown.is_draining else self._start(plan))
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
-    def _blockers(self, plan: ReadyNodesPlan) -> GraphBlockers | None:
-        counts = [sum(isinstance(each, kind) for each in plan.nodes) for kind in (InFlight, Failed, Exhausted)]
-        is_last = self._state.superstep >= self._graph.definition.limits.maximum_supersteps
-        if not any(counts) and not is_last:
-            return None
-        in_flight, failed, exhausted = counts
-        return GraphBlockers(in_flight=in_flight, failed=failed, exhausted=exhausted, superstep_limit_reached=is_last)
-
     def _blocked(self, blockers: GraphBlockers, now: Timestamp) -> Blocked:
-        return Blocked(state=self._state, blockers=blockers, event_id=EventId.generate(), observed_at=now)
+        return Blocked(state=self.state, blockers=blockers, event_id=EventId.generate(), observed_at=now)
 
     async def _barrier(self, now: Timestamp) -> GraphDriveOutcome | tuple[NodeId, ...]:
         try:
-            plan = self._state.barrier(self._graph)
+            plan = await self._parts.isolating(self._keeper.fence, self._parts.planned(self.state, self.graph))
         except BarrierRejectedError as error:
             return self._blocked(GraphBlockers(barrier_rejected=error.reason), now)
         if plan.disposition is not BarrierDisposition.CONTINUE:
-            return LifecycleBarrierReady(state=self._state, plan=plan, event_id=EventId.generate())
+            return LifecycleBarrierReady(state=self.state, plan=plan, event_id=EventId.generate())
         return await self._commit(self._fusing().with_barrier(self._draft(), plan))
 
     async def _start(self, plan: ReadyNodesPlan) -> GraphDriveOutcome | tuple[NodeId, ...]:
@@ -132,10 +134,10 @@ class Drive:
     def _starts(self, nodes: Sequence[NodeId], events_left: int) -> tuple[Start, ...]:
         """Mint the ids of a batch once, before the first try of its commit."""
         width = width_of(
-            self._graph, maximum_parallel_nodes=self._options.maximum_parallel_nodes, events_left=events_left
+            self.graph, maximum_parallel_nodes=self._options.maximum_parallel_nodes, events_left=events_left
         )
-        batch = first_batch(self._graph, nodes, width=width)
-        self._parts.check_threads(self._graph, batch)
+        batch = first_batch(self.graph, nodes, width=width)
+        self._parts.check_threads(self.graph, batch)
         return tuple(
             Start(node_id=node_id, event_id=EventId.generate(), attempt_id=AttemptId.generate()) for node_id in batch
         )
@@ -145,16 +147,20 @@ class Drive:
     async def _execute(self, batch: tuple[NodeId, ...]) -> tuple[BatchEnd, tuple[NodeId, ...]]:
         """Call the code of nodes whose starts this drive has committed, once for each start."""
         seconds = self._options.node_execution_timeout.total_seconds()
+        read_waits = partial(read_settled, self._parts.store, self.state)
         tasks = [
             NodeTask(
-                self._graph.executors[node_id],
-                GraphNodeContext(self._state, node_id, seconds=seconds),
-                self._parts.threads,
+                self.graph, self.state, node_id, seconds=seconds, read_waits=read_waits, threads=self._parts.threads
             )
             for node_id in batch
         ]
         execution = BatchExecution(tasks, options=self._options, report=self._report, commit_prefix=self._commit_prefix)
-        end = await execution.run(self._shutdown, self._cancellation())
+        watched = self._parts.watch.begin(self._report, tasks)
+        try:
+            work = execution.run(self._shutdown, self._cancellation)
+            end = await self._parts.isolating(self._keeper.fence, work)
+        finally:
+            self._parts.watch.end(watched)
         if end is BatchEnd.CANCELLED:
             await self._catch_up()
         if end is not BatchEnd.FINISHED:
@@ -175,14 +181,7 @@ class Drive:
                     return
 
     def _completions(self, tasks: Sequence[NodeTask]) -> tuple[Completion, ...]:
-        completions = []
-        for task in tasks:
-            if task.end is None:
-                raise InvariantError(reason="node_without_end")
-            node_id = task.context.node_id
-            body = completion_of(self._state, self._graph, node_id, task.end)
-            completions.append(Completion(node_id=node_id, event_id=EventId.generate(), body=body))
-        return tuple(completions)
+        return completions_of(self.state, self.graph, tasks)
 
     async def _commit_prefix(self, tasks: Sequence[NodeTask]) -> bool:
         """Commit a part of a batch alone.
@@ -191,7 +190,7 @@ class Drive:
             Whether the batch may go on; not after somebody asked for the run's cancellation.
         """
         await self._commit(self._draft(completions=self._completions(tasks)))
-        return self._state.status is RunStatus.ACTIVE
+        return self.state.status is RunStatus.ACTIVE
 
     async def _finish(self, completions: tuple[Completion, ...]) -> tuple[NodeId, ...]:
         """Commit what is left of a batch, fused with barrier and next starts where the record stays the same."""
@@ -200,15 +199,16 @@ class Drive:
     def _fusing(self) -> Fusing:
         return Fusing(
             is_allowed=self._options.fuse_supersteps,
-            may_start=not self._shutdown.is_draining,
+            may_start=not (self._shutdown.is_draining or self._parts.threads.are_exhausted),
             events_left=self._events_left,
             starts=self._starts,
-            now=self._now(),
+            now=self._now,
+            maximum_result_bytes=self._options.replay.maximum_barrier_result_bytes,
         )
 
     def _draft(self, *, completions: tuple[Completion, ...] = (), starts: tuple[Start, ...] = ()) -> SuperstepDraft:
         return SuperstepDraft(
-            state=self._state, graph=self._graph, epoch=self._epoch, completions=completions, starts=starts
+            state=self.state, graph=self.graph, epoch=self._epoch, completions=completions, starts=starts
         )
 
     # --- committing --------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Drive:
     async def _commit(self, draft: SuperstepDraft) -> tuple[NodeId, ...]:
         """Commit, and name the nodes whose code may now be called: those whose starts were answered *committed*."""
         size = sum(len(completion.body.canonical) for completion in draft.completions)
-        size += 0 if draft.plan is None else len(draft.plan.state.data)
+        size += 0 if draft.barrier is None or draft.plan is None else len(draft.plan.state.data)
         plan = CommitPlan(fence=self._keeper.fence, head=self._head, build=draft.build, size=size)
         try:
             result = await self._parts.committer.commit(plan)
@@ -232,17 +232,18 @@ class Drive:
         return tuple(start.node_id for start in draft.starts)
 
     def _take_over(self, draft: SuperstepDraft, result: CommitResult) -> None:
-        self._state = result.draft.state
+        self.state = result.draft.state
         if result.held is not None:
             self._keeper.extended(result.held)
         self._report.count(draft, events=len(result.draft.events))
+        superstep_committed(draft)
 
     async def _overtaken(self, draft: SuperstepDraft) -> tuple[NodeId, ...]:
         """Fold what the control plane wrote. After a request to cancel, what is not committed is dropped."""
         await self._catch_up()
         self._report.mutation_retries += 1
         if (
-            self._state.status is not RunStatus.ACTIVE
+            self.state.status is not RunStatus.ACTIVE
             or not draft.completions
             or self._report.mutation_retries > self._options.mutation_attempts
         ):
@@ -252,7 +253,7 @@ class Drive:
     async def _replan(self, draft: SuperstepDraft, result: CommitResult) -> tuple[NodeId, ...]:
         """Plan anew what the statement would not commit for the clock, or for a wait id that the run has used."""
         if result.word == "wait_id":
-            draft = without_reused_waits(draft)
+            draft = await self._parts.without_reused_waits(draft)
         if not draft.completions:
             return ()
         return await self._commit(self._draft(completions=draft.completions))
@@ -263,8 +264,15 @@ class Drive:
         return outcome
 
     async def _catch_up(self) -> None:
-        replayed = await self._parts.read(self._keeper.fence)
-        self._state, self._graph, self.intent = replayed.state, replayed.graph, replayed.intent
+        """Fold what was written after the state in hand."""
+        self._parts.reader.keep(self.state, self.graph, self.intent)
+        await self._read()
+
+    async def _read(self, history: RunHistory | None = None) -> ReplayedRun:
+        replayed = await self._parts.read(self._keeper.fence, history=history)
+        self._report.replay = replayed.report
+        self.state, self.graph, self.intent = replayed.state, replayed.graph, replayed.intent
+        return replayed
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
@@ -274,9 +282,9 @@ class Drive:
 
     @property
     def _head(self) -> JournalHead:
-        if self._state.head is None:
+        if self.state.head is None:
             raise InvariantError(reason="seed")
-        return self._state.head
+        return self.state.head
 
     @property
     def _events_left(self) -> int:

@@ -8,11 +8,14 @@ from agentruns.domain.admission import AgentAdmissionIntent
 from agentruns.domain.ledger.documents import DRIVER_EVENT
 from agentruns.runtime.committer import RunCommitter
 from agentruns.runtime.driver.drive import Drive
+from agentruns.runtime.driver.loop_watch import LoopWatch
+from agentruns.runtime.driver.node_task import NodeTask
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
-from agentruns.runtime.driver.outcomes import GraphDriveOutcome
+from agentruns.runtime.driver.outcomes import GraphDriveOutcome, is_last_of
 from agentruns.runtime.driver.parts import DriveParts
 from agentruns.runtime.driver.report import GraphDriveReport
 from agentruns.runtime.driver.threads import NodeThreads
+from agentruns.runtime.kept_runs import KeptRuns
 from agentruns.runtime.lease_keeper import LeaseKeeper
 from agentruns.runtime.registry import ExecutableGraphRegistry
 from agentruns.runtime.replay import RunReader
@@ -52,10 +55,26 @@ class DurableGraphDriver:
         self.options = options or DurableGraphDriverOptions()
         self.options.check_against(store.options)
         executables.schemas.require(DRIVER_EVENT)
-        self._store = store
-        self._reader = RunReader(store, executables)
-        self._committer = committer or RunCommitter(store)
-        self._threads = NodeThreads(self.options.thread_count)
+        kept = KeptRuns() if self.options.reuse_verified_prefix else None
+        self._reader = RunReader(store, executables, kept=kept, limits=self.options.replay)
+        self._parts = DriveParts(
+            store=store,
+            reader=self._reader,
+            committer=committer or RunCommitter(store),
+            threads=NodeThreads(self.options.thread_count),
+            watch=LoopWatch(store.options.lease_duration.total_seconds() / 3),
+            options=self.options,
+        )
+
+    @property
+    def are_threads_exhausted(self) -> bool:
+        """Whether nodes that never ended hold every thread, so that no node that needs one is started any more."""
+        return self._parts.threads.are_exhausted
+
+    @property
+    def executing_nodes(self) -> tuple[NodeTask, ...]:
+        """The nodes that execute now, of all drives of this driver."""
+        return self._parts.watch.executing
 
     async def drive(self, keeper: LeaseKeeper, shutdown: ShutdownSignal) -> GraphDriveResult:
         """Drive the run whose lease ``keeper`` keeps, until something must be decided elsewhere.
@@ -70,18 +89,17 @@ class DurableGraphDriver:
             StoreUnavailableError: the database is away.
         """
         report = GraphDriveReport()
-        parts = DriveParts(
-            store=self._store,
-            reader=self._reader,
-            committer=self._committer,
-            threads=self._threads,
-            options=self.options,
-            report=report,
-        )
-        drive = Drive(parts, keeper, shutdown)
+        drive = Drive(self._parts, keeper, shutdown, report)
         try:
             outcome = await keeper.guard(drive.run())
+        except BaseException:
+            self._reader.forget(keeper.fence.tenant_id, keeper.fence.run_id)
+            raise
         finally:
             report.lease_renewals = keeper.renewals
             report.finish()
+        if is_last_of(outcome):
+            self._reader.forget(keeper.fence.tenant_id, keeper.fence.run_id)
+        else:
+            self._reader.keep(drive.state, drive.graph, drive.intent)
         return GraphDriveResult(outcome=outcome, report=report, intent=drive.intent)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum, unique
-from typing import Final
+from typing import Any, Final
 
 from agentruns.runtime.driver.node_task import NodeTask
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
 from agentruns.runtime.driver.report import GraphDriveReport
 from agentruns.runtime.shutdown import ShutdownSignal
+from agentruns.runtime.telemetry.counts import node_abandoned
 
 _log: Final = logging.getLogger("agentruns.runtime.driver")
 
@@ -46,58 +47,88 @@ class BatchExecution:
     ) -> None:
         self.tasks = list(tasks)
         self._started = list(tasks)
-        self._abandoned: list[NodeTask] = []
+        self._aborts: dict[NodeTask, asyncio.Task[None]] = {}
         self._options = options
         self._report = report
         self._commit_prefix = commit_prefix
         self._prefix_since: float | None = None
+        self._has_changed: asyncio.Event
 
-    async def run(self, shutdown: ShutdownSignal, cancellation: Awaitable[None]) -> BatchEnd:
+    async def run(self, shutdown: ShutdownSignal, cancellation: Callable[[], Coroutine[Any, Any, None]]) -> BatchEnd:
         """Wait for all nodes; a shutdown that stops, or a cancellation, ends the batch before."""
-        stopping = asyncio.ensure_future(shutdown.wait_stopping())
-        cancelling = asyncio.ensure_future(cancellation)
         try:
-            return await self._watch(stopping, cancelling)
+            await asyncio.sleep(0)
+            if all(task.end is not None for task in self._started):
+                # Who waits for nothing has ended in one turn of the event loop, and need not be watched.
+                return BatchEnd.STOPPED if shutdown.is_stopping else BatchEnd.FINISHED
+            return await self._watched(shutdown, cancellation())
         finally:
-            stopping.cancel()
-            cancelling.cancel()
-            await asyncio.gather(stopping, cancelling, return_exceptions=True)
             await self._abort()
 
-    async def _watch(self, stopping: asyncio.Future[None], cancelling: asyncio.Future[None]) -> BatchEnd:
-        while running := [task for task in self._started if task.end is None]:
-            watched = {stopping, cancelling, *(task.task for task in running)}
-            await asyncio.wait(watched, timeout=self._patience(running), return_when=asyncio.FIRST_COMPLETED)
-            self._raise_what_no_node_may_swallow()
-            if stopping.done():
+    async def _watched(self, shutdown: ShutdownSignal, cancellation: Coroutine[Any, Any, None]) -> BatchEnd:
+        self._has_changed = asyncio.Event()
+        cancelling = asyncio.ensure_future(cancellation)
+        for each in (cancelling, *(task.task for task in self._started if task.end is None)):
+            each.add_done_callback(self._note)
+        with shutdown.waking(self._has_changed, stops=True):
+            try:
+                return await self._watch(shutdown, cancelling)
+            finally:
+                cancelling.cancel()
+                await asyncio.gather(cancelling, return_exceptions=True)
+
+    def _note(self, _ended: asyncio.Future[Any]) -> None:
+        self._has_changed.set()
+
+    async def _watch(self, shutdown: ShutdownSignal, cancelling: asyncio.Future[None]) -> BatchEnd:
+        while running := self._running():
+            if not await self._offer_prefix():
+                return await self._grace(shutdown)
+            await self._change(self._patience(running))
+            self._check()
+            if shutdown.is_stopping:
                 return BatchEnd.STOPPED
             if cancelling.done():
                 cancelling.result()
-                await self._grace()
-                return BatchEnd.CANCELLED
-            await self._time_out()
-            if not await self._offer_prefix():
-                return BatchEnd.CANCELLED
+                return await self._grace(shutdown)
+            self._time_out()
         return BatchEnd.FINISHED
+
+    def _running(self) -> list[NodeTask]:
+        return [task for task in self._started if task.end is None and task not in self._aborts]
+
+    async def _change(self, patience: float) -> None:
+        """Wait until a node, a shutdown or a cancellation has something to say, or for as long as nobody has."""
+        timer = asyncio.get_running_loop().call_later(patience, self._has_changed.set)
+        try:
+            await self._has_changed.wait()
+        finally:
+            timer.cancel()
+        # Whatever set it is to be seen already, and is looked at next.
+        self._has_changed.clear()
 
     def _patience(self, running: Sequence[NodeTask]) -> float:
         """Wait until the next deadline of a node, or until a complete prefix has waited long enough."""
-        patience = min(task.context.time_left for task in running)
+        patience = self._until_deadline(running)
         if self._prefix_since is not None:
             patience = min(patience, self._prefix_since + _PREFIX_WAIT - time.monotonic())
         return max(0.0, patience)
 
-    def _raise_what_no_node_may_swallow(self) -> None:
-        """Pass on what is no ``Exception``, a cancellation by others too: no completion is written for it."""
-        for task in self._started:
-            if task.task.done() and task.end is None:
-                task.task.result()
+    def _until_deadline(self, running: Sequence[NodeTask]) -> float:
+        return min(task.life.time_left for task in running)
 
-    async def _time_out(self) -> None:
+    def _check(self) -> None:
+        """Pass on what a node met that is not its own. One that is aborted has its end, or was never called."""
         for task in self._started:
-            if task.end is None and task.context.time_left <= 0:
+            if task not in self._aborts:
+                task.check()
+
+    def _time_out(self) -> None:
+        """Fix the end of nodes whose deadline has passed. Nobody waits for their aborts while others run."""
+        for task in self._running():
+            if task.life.time_left <= 0:
                 task.time_out()
-                await self._abort_one(task)
+                self._begin_abort(task)
 
     async def _offer_prefix(self) -> bool:
         """Commit the ended nodes before the first one that still runs, once they have waited a little."""
@@ -121,24 +152,40 @@ class BatchExecution:
             prefix.append(task)
         return prefix
 
-    async def _grace(self) -> None:
-        """Let nodes that were asked to end do so by themselves."""
-        running = [task for task in self._started if task.end is None]
-        for task in running:
-            task.context.signal()
-        if running:
-            grace = self._options.cancellation_grace_period.total_seconds()
-            await asyncio.wait([task.task for task in running], timeout=grace)
+    async def _grace(self, shutdown: ShutdownSignal) -> BatchEnd:
+        """Let nodes that are asked to end do so by themselves; their deadlines and a stop hold on.
+
+        What still waits for a thread has nothing to end.
+        """
+        for task in self._running():
+            if task.life.has_begun:
+                task.life.signal()
+            else:
+                self._begin_abort(task)
+        ends_at = time.monotonic() + self._options.cancellation_grace_period.total_seconds()
+        while (running := self._running()) and not shutdown.is_stopping and (left := ends_at - time.monotonic()) > 0:
+            await self._change(min(left, self._until_deadline(running)))
+            self._check()
+            self._time_out()
+        return BatchEnd.STOPPED if shutdown.is_stopping else BatchEnd.CANCELLED
 
     async def _abort(self) -> None:
-        running = [task for task in self._started if not task.task.done() and task not in self._abandoned]
-        await asyncio.gather(*(self._abort_one(task) for task in running))
+        """Return when every node has ended or is abandoned; together they are waited for no longer than one."""
+        for task in self._started:
+            if not task.task.done():
+                self._begin_abort(task)
+        if self._aborts:
+            await asyncio.gather(*self._aborts.values())
+
+    def _begin_abort(self, task: NodeTask) -> None:
+        if task not in self._aborts:
+            self._aborts[task] = asyncio.create_task(self._abort_one(task))
 
     async def _abort_one(self, task: NodeTask) -> None:
         if await task.abort(wait=self._options.task_abort_wait.total_seconds()):
             return
-        self._abandoned.append(task)
         self._report.abandoned_nodes.append(str(task.context.node_id))
+        node_abandoned(task.context.node_id)
         _log.warning(
             "a node did not end when it was aborted",
             extra={"run_id": str(task.context.run_id), "node_id": str(task.context.node_id)},

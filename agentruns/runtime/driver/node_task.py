@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from attrs import frozen
 
-from agentruns.domain.graph.executable import GraphNodeExecutor
+from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.graph.returns import TakenReturn, take_return
-from agentruns.errors import InvalidValueError
-from agentruns.runtime.context import GraphNodeContext
+from agentruns.domain.ledger.state import RunState
+from agentruns.domain.scalars import NodeId
+from agentruns.errors import DeploymentError, InvalidValueError
+from agentruns.runtime.context import GraphNodeContext, ReadWaits
 from agentruns.runtime.driver.threads import NodeThreads
+from agentruns.runtime.node_life import NodeLife
+from agentruns.runtime.telemetry.drives import observed_node
+from agentruns.runtime.telemetry.observation import UNOBSERVED
 
 
 @frozen
 class Returned:
     """The node returned a value; its bytes were taken at once, so what happens to it later changes nothing."""
+
+    word: ClassVar[str] = "returned"
 
     value: TakenReturn
 
@@ -26,6 +32,8 @@ class Returned:
 class Refused:
     """The node returned what no node may return; the reason is one of a closed set."""
 
+    word: ClassVar[str] = "refused"
+
     reason: str
 
 
@@ -33,12 +41,16 @@ class Refused:
 class Raised:
     """The node raised."""
 
+    word: ClassVar[str] = "raised"
+
     error: BaseException
 
 
 @frozen
 class TimedOut:
     """The node did not end before its deadline."""
+
+    word: ClassVar[str] = "timed_out"
 
 
 #: How a node ended.
@@ -53,44 +65,87 @@ class NodeTask:
     """Hold the task of a node strongly until it has ended.
 
     Attributes:
+        graph: that the node belongs to.
         context: what the node sees.
-        end: how it ended, once it has.
+        life: its time, and the wish that it end.
+        end: how it ended, once it has; never, where something else ends the drive.
     """
 
-    def __init__(self, executor: GraphNodeExecutor, context: GraphNodeContext, threads: NodeThreads) -> None:
-        self.context = context
+    def __init__(
+        self,
+        graph: ExecutableGraph,
+        state: RunState,
+        node_id: NodeId,
+        *,
+        seconds: float,
+        read_waits: ReadWaits,
+        threads: NodeThreads,
+    ) -> None:
+        self.life = NodeLife(seconds)
+        self.context = context = GraphNodeContext.of(state, node_id, life=self.life, read_waits=read_waits)
         self.end: NodeEnd | None = None
-        self._executor = executor
+        #: Of our own doing. A count of the task's cancellations would not say whose they were.
+        self._is_aborted = False
+        self._fatal: BaseException | None = None
+        self.graph = graph
+        self._observed = UNOBSERVED
         self._threads = threads
         self._thread: asyncio.Future[object] | None = None
-        name = f"agentruns:{context.run_id}:{context.superstep}:{context.node_id}"
+        name = f"agentruns:{context.run_id.text}:{context.superstep.value}:{context.node_id.text}"
         self.task = asyncio.create_task(self._run(), name=name)
 
     async def _run(self) -> None:
-        try:
-            self._settle(_taken(await self._execute()))
-        except asyncio.CancelledError as error:
-            if self.task.cancelling():
-                raise
-            # The node raised it by itself: a failed attempt, and no cancellation of anything.
-            self._settle(Raised(error))
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is a failed attempt
-            self._settle(Raised(error))
+        with observed_node(self.context, self.graph) as self._observed:
+            try:
+                self._settle(_taken(await self._execute()))
+            except asyncio.CancelledError as error:
+                if self._is_aborted:
+                    raise
+                # The node cancelled itself, or raised it: a failed attempt, and no cancellation of anything.
+                self._settle(Raised(error))
+            except Exception as error:  # noqa: BLE001 - whatever user code raises is a failed attempt
+                self._settle(Raised(error))
+            except BaseException as error:  # noqa: BLE001 - it goes on in the drive
+                # From a task of its own an exit would leave the event loop at once, and every lease behind.
+                self.life.revoke()
+                self._fatal = error
 
     async def _execute(self) -> object:
-        execute = self._executor.execute
-        if inspect.iscoroutinefunction(execute):
-            return await execute(self.context)
-        self._thread = await self._threads.start(lambda: execute(self.context))
-        return await asyncio.shield(self._thread)
+        node_id = self.context.node_id
+        if node_id not in self.graph.threaded:
+            return await self._call()
+        try:
+            self._thread = await self._threads.start(self._call)
+        except DeploymentError as error:
+            self.life.fault = error
+            raise
+        # Not shielded: what comes of a call that was given up is nobody's, and no log's.
+        await asyncio.wait([self._thread])
+        return self._thread.result()
+
+    def _call(self) -> Any:
+        """Call the node's function, from where its own time counts."""
+        self.life.begin()
+        return self.graph.executors[self.context.node_id].execute(self.context)
 
     def time_out(self) -> None:
         """Fix the end of a node whose deadline has passed; what it does later changes nothing."""
         self._settle(TimedOut())
 
+    def check(self) -> None:
+        """Raise what ends the drive: no completion is written for it, whatever the node made of it."""
+        if self.end is not None:
+            return
+        if self.life.fault is not None:
+            raise self.life.fault
+        if self._fatal is not None:
+            raise self._fatal
+
     def _settle(self, end: NodeEnd) -> None:
-        if self.end is None:
-            self.end = end
+        """Take the first end that counts; over a fault of the library's own, none does."""
+        self.life.revoke()
+        if self.end is None and self.life.fault is None:
+            self.end = self._observed.ended_with(end)
 
     async def abort(self, *, wait: float) -> bool:
         """Signal and cancel the node, and wait for it a little.
@@ -98,7 +153,10 @@ class NodeTask:
         Returns:
             Whether it ended; otherwise it is abandoned, and whatever it returns is dropped.
         """
-        self.context.signal()
+        self.life.signal()
+        self.life.revoke()
+        self._is_aborted = True
+        self._observed.ended_with(None)
         self.task.cancel()
         ending: set[asyncio.Future[Any]] = {self.task}
         if self._thread is not None:

@@ -42,6 +42,8 @@ class DurableGraphDriverOptions:
         cancellation_grace_period: what a node gets to end by itself after the signal.
         mutation_attempts: how often a commit is planned anew after others have moved the run.
         fuse_supersteps: commit completions, barrier and next starts in one statement; the record is the same without.
+        reuse_verified_prefix: fold only what came after what this driver has folded itself; a change below that is then
+            found by the next process, or by an audit.
         node_threads: threads for nodes that are plain functions.
         task_abort_wait: how long an aborted node is waited for before it is abandoned.
     """
@@ -55,6 +57,7 @@ class DurableGraphDriverOptions:
     cancellation_grace_period: timedelta = timedelta(seconds=5)
     mutation_attempts: int = 3
     fuse_supersteps: bool = True
+    reuse_verified_prefix: bool = True
     node_threads: int | None = None
     task_abort_wait: timedelta = timedelta(seconds=1)
 
@@ -70,8 +73,11 @@ class DurableGraphDriverOptions:
         check_duration("cancellation_poll_interval", poll, low=timedelta(milliseconds=10), high=minute)
         check_duration("cancellation_grace_period", self.cancellation_grace_period, low=_LEAST, high=5 * minute)
         check_duration("task_abort_wait", self.task_abort_wait, low=_LEAST, high=timedelta(seconds=30))
-        if type(self.fuse_supersteps) is not bool:
-            raise InvalidOptionError(option="fuse_supersteps", value=str(self.fuse_supersteps), bound="True or False")
+        if type(self.replay) is not GraphReplayLimits:
+            raise InvalidOptionError(option="replay", value=type(self.replay).__name__, bound="GraphReplayLimits")
+        for switch in ("fuse_supersteps", "reuse_verified_prefix"):
+            if type(value := getattr(self, switch)) is not bool:
+                raise InvalidOptionError(option=switch, value=str(value), bound="True or False")
 
     @property
     def thread_count(self) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, TypeAlias
+from typing import Final, NoReturn, Self, TypeAlias
 
 from attrs import frozen
 
-from agentruns.domain.graph.barrier import BarrierPlan
+from agentruns.domain.graph.barrier import BarrierDisposition, BarrierPlan
 from agentruns.domain.ids import EventId
+from agentruns.domain.ledger.classify import Exhausted, Failed, InFlight, ReadyNodesPlan
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.timestamps import Timestamp
+
+_BLOCKING: Final = frozenset({InFlight, Failed, Exhausted})
 
 
 @frozen(kw_only=True)
@@ -29,6 +32,19 @@ class GraphBlockers:
     exhausted: int = 0
     superstep_limit_reached: bool = False
     barrier_rejected: str | None = None
+
+    @classmethod
+    def among(cls, plan: ReadyNodesPlan, *, superstep_limit_reached: bool) -> Self | None:
+        """Count the nodes that keep a run from going on; ``None`` when nothing does."""
+        kinds = [type(each) for each in plan.nodes]
+        if not superstep_limit_reached and _BLOCKING.isdisjoint(kinds):
+            return None
+        return cls(
+            in_flight=kinds.count(InFlight),
+            failed=kinds.count(Failed),
+            exhausted=kinds.count(Exhausted),
+            superstep_limit_reached=superstep_limit_reached,
+        )
 
 
 class _Handoff:
@@ -89,3 +105,12 @@ class Cancelled:
 
 
 GraphDriveOutcome: TypeAlias = LifecycleBarrierReady | Blocked | CancellationRequested | Deferred | Yielded | Cancelled
+
+
+def is_last_of(outcome: GraphDriveOutcome) -> bool:
+    """Whether the commit that an outcome is for ends its run, so that nobody drives it again."""
+    if isinstance(outcome, LifecycleBarrierReady):
+        return outcome.plan.disposition is BarrierDisposition.TERMINAL
+    if isinstance(outcome, Blocked):
+        return not outcome.blockers.in_flight
+    return isinstance(outcome, CancellationRequested)

@@ -21,6 +21,8 @@ class GraphReplayReport:
         bytes_verified: of event data and bodies.
         windows: statements that the history was read in.
         maximum_barrier_result_bytes: of node results, the largest superstep.
+        prefix_sequence: the event up to which nothing had to be folded again; ``None`` after a reading from event 1.
+        superstep: where the run stands.
         duration: seconds, monotonic.
     """
 
@@ -31,7 +33,22 @@ class GraphReplayReport:
     bytes_verified: int = 0
     windows: int = 0
     maximum_barrier_result_bytes: int = 0
+    prefix_sequence: int | None = None
+    superstep: int = 0
     duration: float = 0.0
+
+
+@frozen(kw_only=True)
+class LoopStall:
+    """The event loop did not run while nodes executed.
+
+    Attributes:
+        nodes: the node that held it, or the whole batch when that is not known.
+        seconds: how long.
+    """
+
+    nodes: tuple[str, ...]
+    seconds: float
 
 
 @define(kw_only=True)
@@ -44,6 +61,7 @@ class GraphDriveReport:
         fused_commits: those that held more than one kind of fact.
         mutation_retries: commits that had to be planned anew.
         abandoned_nodes: names of nodes that did not end when they were asked to.
+        loop_stalls: times in which the event loop did not run for a third of a lease.
         duration: seconds, monotonic.
     """
 
@@ -59,6 +77,7 @@ class GraphDriveReport:
     commits: int = 0
     fused_commits: int = 0
     abandoned_nodes: list[str] = field(factory=list)
+    loop_stalls: list[LoopStall] = field(factory=list)
     duration: float = 0.0
     _began: float = field(factory=time.monotonic, repr=False, eq=False)
 

@@ -81,6 +81,7 @@ def ends() -> Select[Any]:
         select(
             item.c[POSITION],
             func.clock_timestamp().label("now"),
+            (func.current_setting("transaction_read_only") == "on").label("is_read_only"),
             item.c.run_id.label("found_run_id"),
             is_whole.label("is_whole"),
             *_prefixed("run", run, ("run_id", *RUN_COLUMNS)),
@@ -194,7 +195,7 @@ def _outstanding_waits(item: FromClause) -> LateralFromClause:
     registered = _hashed(DigestPurpose.WAIT, waits.c.registration)
     return (
         select(
-            *_gathered("wait", waits, ("wait_id", "digest", "sequence")),
+            *_gathered("wait", waits, ("wait_id", "kind", "digest", "sequence")),
             func.array_agg(registered).label("wait_registration_digest"),
             func.array_agg(settled > 0).label("wait_is_settled"),
         )

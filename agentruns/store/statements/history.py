@@ -9,11 +9,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
+from attrs import frozen
 from sqlalchemy import (
-    CTE,
     BigInteger,
     ColumnElement,
     DateTime,
+    FromClause,
     Select,
     SmallInteger,
     Table,
@@ -22,17 +23,22 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    case,
     cast,
     func,
     literal,
     null,
+    or_,
     select,
+    true,
     union_all,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
+from sqlalchemy.sql.selectable import LateralFromClause
 from sqlalchemy.types import TypeEngine
 
-from agentruns.store.sets import materialized
+from agentruns.store.sets import PlainArray, materialized
+from agentruns.store.statements.history_bounds import ALL, GIVEN, Bounds, of_run
 from agentruns.store.tables import admissions, attempts, checkpoints, events, outcomes, results, runs, waits
 
 #: Of a run with more than this, the first statement brings the run row and the sums alone.
@@ -58,77 +64,81 @@ _COLUMNS: Final[dict[str, TypeEngine[Any]]] = {
     "second_body": BYTEA(),
 }
 
-_TENANT: Final = bindparam("tenant_id", type_=Text())
-_RUN: Final = bindparam("run_id", type_=Uuid(as_uuid=False))
-#: Events after this sequence, up to and with the next one.
-_AFTER: Final = bindparam("after_sequence", type_=BigInteger())
-_UNTIL: Final = bindparam("until_sequence", type_=BigInteger())
-#: Supersteps from this one, up to and with the next one.
-_FIRST: Final = bindparam("first_superstep", type_=BigInteger())
-_LAST: Final = bindparam("last_superstep", type_=BigInteger())
 
+@frozen
+class _Parts:
+    """Bring the tables of one run's history into the uniform form."""
 
-def _of_run(table: Table) -> ColumnElement[bool]:
-    return and_(table.c.tenant_id == _TENANT, table.c.run_id == _RUN)
+    run: FromClause
+    bounds: Bounds
 
+    def all(self) -> list[Select[Any]]:
+        return [
+            self._rows(
+                "event",
+                events,
+                self.bounds.holds(events.c.sequence),
+                id=events.c.event_id,
+                word=events.c.kind,
+                number=events.c.epoch,
+                at=events.c.recorded_at,
+                digest=events.c.digest,
+                body=events.c.data,
+                second_digest=events.c.schema_digest,
+            ),
+            self._rows(
+                "checkpoint",
+                checkpoints,
+                self.bounds.holds_checkpoint(checkpoints),
+                superstep=checkpoints.c.superstep,
+                id=checkpoints.c.checkpoint_id,
+                digest=checkpoints.c.digest,
+                body=checkpoints.c.state,
+                second_body=checkpoints.c.ready,
+            ),
+            self._rows(
+                "attempt", attempts, self.bounds.holds_row(attempts), **_node(attempts), id=attempts.c.attempt_id
+            ),
+            self._rows(
+                "result",
+                results,
+                self.bounds.holds_row(results),
+                **_node(results),
+                status=results.c.status,
+                at=results.c.retry_not_before,
+                digest=results.c.digest,
+                body=results.c.body,
+            ),
+            self._waits(),
+            self._rows(
+                "outcome",
+                outcomes,
+                self.bounds.holds(outcomes.c.sequence),
+                word=outcomes.c.kind,
+                digest=outcomes.c.digest,
+                body=outcomes.c.body,
+            ),
+            self._rows(
+                "admission",
+                admissions,
+                admissions.c.sequence > self.bounds.after,
+                word=admissions.c.agent_name,
+                node_id=admissions.c.agent_version,
+                digest=admissions.c.admission_digest,
+                body=admissions.c.body,
+            ),
+        ]
 
-def _rows(source: str, table: Table, *conditions: ColumnElement[bool], **columns: ColumnElement[Any]) -> Select[Any]:
-    """Bring a table's rows into the uniform form."""
-    given: dict[str, ColumnElement[Any]] = {"source": literal(source), "sequence": table.c.sequence, **columns}
-    members = [cast(given.get(name, null()), type_).label(name) for name, type_ in _COLUMNS.items()]
-    return select(*members).where(_of_run(table), *conditions)
+    def _waits(self) -> Select[Any]:
+        """Bring a wait with the event that registered it and with the one that settled it, and while it is outstanding.
 
-
-def _node(table: Table) -> dict[str, ColumnElement[Any]]:
-    return {name: table.c[name] for name in ("superstep", "node_id", "attempt")}
-
-
-def _parts() -> list[Select[Any]]:
-    in_events = events.c.sequence.between(_AFTER + 1, _UNTIL)
-    in_steps = {table.name: table.c.superstep.between(_FIRST, _LAST) for table in (checkpoints, attempts, results)}
-    return [
-        _rows(
-            "event",
-            events,
-            in_events,
-            id=events.c.event_id,
-            word=events.c.kind,
-            number=events.c.epoch,
-            at=events.c.recorded_at,
-            digest=events.c.digest,
-            body=events.c.data,
-            second_digest=events.c.schema_digest,
-        ),
-        _rows(
-            "checkpoint",
-            checkpoints,
-            in_steps[checkpoints.name],
-            superstep=checkpoints.c.superstep,
-            id=checkpoints.c.checkpoint_id,
-            digest=checkpoints.c.digest,
-            body=checkpoints.c.state,
-            second_body=checkpoints.c.ready,
-        ),
-        _rows(
-            "attempt",
-            attempts,
-            in_steps[attempts.name],
-            **_node(attempts),
-            id=attempts.c.attempt_id,
-        ),
-        _rows(
-            "result",
-            results,
-            in_steps[results.name],
-            **_node(results),
-            status=results.c.status,
-            at=results.c.retry_not_before,
-            digest=results.c.digest,
-            body=results.c.body,
-        ),
-        _rows(
+        Each body comes once, with its event.
+        """
+        is_new, is_settled = self.bounds.holds(waits.c.sequence), self.bounds.holds(waits.c.settled_sequence)
+        return self._rows(
             "wait",
             waits,
+            or_(is_new, is_settled, waits.c.status == "outstanding"),
             id=waits.c.wait_id,
             word=waits.c.kind,
             status=waits.c.status,
@@ -136,65 +146,90 @@ def _parts() -> list[Select[Any]]:
             at=waits.c.due_at,
             until=waits.c.expires_at,
             digest=waits.c.digest,
-            body=waits.c.registration,
+            body=case((is_new, waits.c.registration)),
             second_digest=waits.c.resolution_digest,
-            second_body=waits.c.resolution,
-        ),
-        _rows("outcome", outcomes, word=outcomes.c.kind, digest=outcomes.c.digest, body=outcomes.c.body),
-        _rows(
-            "admission",
-            admissions,
-            admissions.c.sequence > _AFTER,
-            word=admissions.c.agent_name,
-            node_id=admissions.c.agent_version,
-            digest=admissions.c.admission_digest,
-            body=admissions.c.body,
-        ),
-    ]
+            second_body=case((is_settled, waits.c.resolution)),
+        )
+
+    def _rows(
+        self, source: str, table: Table, *conditions: ColumnElement[bool], **columns: ColumnElement[Any]
+    ) -> Select[Any]:
+        given: dict[str, ColumnElement[Any]] = {"source": literal(source), "sequence": table.c.sequence, **columns}
+        members = [cast(given.get(name, null()), type_).label(name) for name, type_ in _COLUMNS.items()]
+        is_of_run = and_(table.c.tenant_id == self.run.c.tenant_id, table.c.run_id == self.run.c.run_id)
+        return select(*members).where(is_of_run, *conditions).correlate(self.run)
+
+    def byte_count(self) -> ColumnElement[Any]:
+        """Add up bodies; a stored length is read off the pointer, so no body is fetched for it.
+
+        An admission, an outcome and a request come once in a run and are not counted.
+        """
+        bounds = self.bounds
+        sums = [
+            select(func.coalesce(func.sum(func.octet_length(body)), 0))
+            .where(table.c.tenant_id == self.run.c.tenant_id, table.c.run_id == self.run.c.run_id, within)
+            .correlate(self.run)
+            .scalar_subquery()
+            for table, body, within in (
+                (events, events.c.data, bounds.holds(events.c.sequence)),
+                (checkpoints, checkpoints.c.state, bounds.holds_checkpoint(checkpoints)),
+                (results, results.c.body, bounds.holds_row(results)),
+                (waits, waits.c.registration, bounds.holds(waits.c.sequence)),
+                (waits, waits.c.resolution, bounds.holds(waits.c.settled_sequence)),
+            )
+        ]
+        return cast(sum(sums[1:], start=sums[0]), BigInteger)
 
 
-def _sums() -> CTE:
-    """Add up what the window holds; a stored length is read off the pointer, so no body is fetched for it."""
-    event_sums = select(
-        func.count().label("event_count"), func.coalesce(func.sum(func.octet_length(events.c.data)), 0).label("bytes")
-    ).where(_of_run(events), events.c.sequence.between(_AFTER + 1, _UNTIL))
-    counted = event_sums.subquery("event_sums")
-    bodies = [
-        select(func.coalesce(func.sum(func.octet_length(body)), 0))
-        .where(_of_run(table), table.c.superstep.between(_FIRST, _LAST))
-        .scalar_subquery()
-        for table, body in ((checkpoints, checkpoints.c.state), (results, results.c.body))
-    ]
-    total = counted.c.bytes + bodies[0] + bodies[1]
-    return materialized(
-        select(counted.c.event_count, cast(total, BigInteger).label("byte_count")).select_from(counted), "sums"
-    )
+def _node(table: Table) -> dict[str, ColumnElement[Any]]:
+    return {name: table.c[name] for name in ("superstep", "node_id", "attempt")}
+
+
+def gathered(run: FromClause, fits: ColumnElement[bool], bounds: Bounds = ALL) -> LateralFromClause:
+    """Gather the history of a run as one array for each column of the uniform row; nothing where it does not fit.
+
+    Args:
+        run: names the run by ``tenant_id`` and ``run_id``.
+        fits: decides over columns of ``run`` whether the history is read at all.
+        bounds: of what is wanted; by default all.
+    """
+    history = union_all(*_Parts(run, bounds).all()).subquery("history")
+    arrays = [_as_array(column).label(f"history_{column.key}") for column in history.c]
+    return select(*arrays).where(fits).correlate(run).lateral("gathered")
+
+
+def _as_array(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Aggregate a column to an array as it is to be read: a ``uuid`` as its text, and no value looked at again."""
+    value = cast(column, Text()) if isinstance(column.type, Uuid) else column
+    return func.array_agg(value, type_=PlainArray(value.type))
+
+
+def byte_count(run: FromClause, bounds: Bounds = ALL) -> ColumnElement[Any]:
+    """Add up the bodies of a run's history."""
+    return _Parts(run, bounds).byte_count()
 
 
 @cache
 def read_history() -> Select[Any]:
     """Read a window of a run's history beside the run row; above the bounds given, the run row and the sums alone."""
-    run = select(runs, func.clock_timestamp().label("now")).where(_of_run(runs)).cte("run")
-    sums = _sums()
-    history = union_all(*_parts()).subquery("history")
+    run = materialized(select(runs, func.clock_timestamp().label("now")).where(of_run(runs)), "run")
+    counted = (
+        select(func.count())
+        .where(
+            events.c.tenant_id == run.c.tenant_id,
+            events.c.run_id == run.c.run_id,
+            GIVEN.holds(events.c.sequence),
+        )
+        .correlate(run)
+        .scalar_subquery()
+    )
+    sums = materialized(select(run, counted.label("event_count"), byte_count(run, GIVEN).label("byte_count")), "summed")
     fits = and_(
         sums.c.event_count <= bindparam("maximum_events", type_=BigInteger()),
         sums.c.byte_count <= bindparam("maximum_bytes", type_=BigInteger()),
     )
-    members = [column.label(f"history_{column.key}") for column in history.c]
-    joined = run.join(sums, literal(value=True)).outerjoin(history, fits)
-    return select(run, sums, *members).select_from(joined).order_by(history.c.sequence, history.c.source)
-
-
-@cache
-def read_supersteps() -> Select[Any]:
-    """List where each superstep's events begin, so that a long history is cut between supersteps."""
-    return (
-        select(checkpoints.c.superstep, checkpoints.c.sequence)
-        .where(_of_run(checkpoints), checkpoints.c.superstep >= _FIRST)
-        .order_by(checkpoints.c.superstep)
-        .limit(bindparam("limit", type_=BigInteger()))
-    )
+    history = gathered(sums, fits, GIVEN)
+    return select(sums, *history.c).select_from(sums.join(history, true()))
 
 
 @cache
@@ -209,7 +244,7 @@ def find_events() -> Select[Any]:
         events.c.data,
         func.clock_timestamp().label("now"),
     ).where(
-        _of_run(events),
-        events.c.sequence > _AFTER,
+        of_run(events),
+        events.c.sequence > GIVEN.after,
         events.c.event_id == any_(bindparam("event_ids", type_=ARRAY(Uuid(as_uuid=False)))),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import CTE, BigInteger, Select, Text, and_, bindparam, cast, exists, func, literal, select
+from sqlalchemy import CTE, BigInteger, Select, Text, and_, bindparam, cast, exists, func, select, true
 from sqlalchemy.dialects.postgresql import BYTEA, INTERVAL, insert
 
 from agentruns.store.sets import POSITION, RUN, ItemSet, columns_of, materialized
@@ -37,9 +37,7 @@ def admit() -> Select[Any]:
         submission, and_(submission.c.tenant_id == item.c.tenant_id, submission.c.run_id == item.c.run_id)
     )
     now = func.clock_timestamp().label("now")
-    answer = select(now, submission.c.tenant_id, submission.c.run_id).select_from(
-        clock.outerjoin(submission, literal(value=True))
-    )
+    answer = select(now, submission.c.tenant_id, submission.c.run_id).select_from(clock.outerjoin(submission, true()))
     return answer.add_cte(
         _insert_run(item, admitted),
         _insert_event(item, admitted),
@@ -201,7 +199,10 @@ ATTACHMENTS: Final = ItemSet("item", RUN | columns_of(keys.c.key_digest) | {"key
 
 @cache
 def attach() -> Select[Any]:
-    """Give a key to runs that have none; a row comes back for each that took it."""
+    """Give a key to runs that have none; a row comes back for each that took it.
+
+    The run's row is locked against its removal: whoever waits for a removal finds no row afterwards, and no error.
+    """
     item = ATTACHMENTS.source()
     rows = (
         select(
@@ -213,8 +214,10 @@ def attach() -> Select[Any]:
             func.clock_timestamp(),
         )
         .join_from(item, keys, and_(keys.c.tenant_id == item.c.tenant_id, keys.c.run_id == item.c.run_id))
+        .join(runs, and_(runs.c.tenant_id == item.c.tenant_id, runs.c.run_id == item.c.run_id))
         .where(keys.c.origin == "admitted", keys.c.key_digest == item.c.keyless_digest)
         .order_by(keys.c.tenant_id, item.c.key_digest)
+        .with_for_update(read=True, key_share=True, of=runs)
     )
     columns = [*RUN, "origin", "key_digest", "submission_digest", "created_at"]
     # A run never has two keys, and the first to commit wins: both unique indexes arbitrate, nothing raises.

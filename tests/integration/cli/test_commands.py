@@ -92,12 +92,12 @@ def test_the_url_may_stand_in_a_file_and_have_any_spelling(
         assert agentruns("db", "verify", "--database-url-file", str(file), url="postgresql://nowhere:1/x").code == 0
 
 
-def test_a_downgrade_never_destroys_evidence_unless_it_is_named(agentruns: Command, database_url: str) -> None:
-    fill(database_url)
-    ended = agentruns("db", "downgrade", "--to", "0", url=database_url)
+def test_a_downgrade_never_destroys_evidence_unless_it_is_named(agentruns: Command, owner_url: str) -> None:
+    fill(owner_url)
+    ended = agentruns("db", "downgrade", "--to", "0", url=owner_url)
     assert ended.code == 4
-    assert agentruns("db", "downgrade", "--to", "0", "--destroy-evidence", "other", url=database_url).code == 4
-    assert agentruns("db", "downgrade", "--to", "0", "--destroy-evidence", "agentruns", url=database_url).code == 0
+    assert agentruns("db", "downgrade", "--to", "0", "--destroy-evidence", "other", url=owner_url).code == 4
+    assert agentruns("db", "downgrade", "--to", "0", "--destroy-evidence", "agentruns", url=owner_url).code == 0
 
 
 def test_sql_writes_the_script_without_a_database(agentruns: Command) -> None:

@@ -44,7 +44,10 @@ def test_6_for_an_unusable_schema(agentruns_process: Command, empty_database_url
 def test_7_for_a_database_that_is_not_there(agentruns_process: Command) -> None:
     ended = agentruns_process("db", "verify", url=NOWHERE)
     assert (ended.code, ended.out) == (7, "")
-    assert ended.err == "Error: The database is not available (attempts=1): try again with the same key and ids\n"
+    assert ended.err == (
+        "Error: The database cannot be reached: check the host and port in its URL and that the server runs,"
+        " then try again\n"
+    )
 
 
 def test_130_for_an_interrupt(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

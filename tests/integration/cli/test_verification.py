@@ -1,105 +1,136 @@
-"""What verification makes of the rows that say which revisions were applied."""
+"""``agentruns db verify`` and ``agentruns db manifest``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
 
-import pytest
 from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import create_async_engine
 
-from agentruns.errors import InvalidOptionError, SchemaVerificationError
-from agentruns.operations.verification import SchemaReport, verify_schema
+Command = Callable[..., Any]
+Within = Callable[[str, Callable[[Connection], Any]], Any]
 
-T = TypeVar("T")
-Run = Callable[[Coroutine[Any, Any, T]], T]
 NEWER = """
 INSERT INTO agentruns.applied_revisions
-SELECT 17, 'agentruns_0017', checksum, {oldest_code}, applied_at, applied_by, '9.9' FROM agentruns.applied_revisions
+SELECT 17, 'agentruns_0017', checksum, 16, applied_at, applied_by, '9.9' FROM agentruns.applied_revisions
 WHERE number = 16
 """
+TABLES = ("runs", "run_events", "run_checkpoints", "node_attempts", "node_results", "scheduler_fairness_reservations")
+OWNER = "the role owns the tables or acts for their owner, so nothing is refused to it"
 
 
-def verified(run: Run[Any], url: str, *statements: str, **options: Any) -> SchemaReport:
-    """Change the rows, then verify on the same connection."""
-
-    async def work() -> SchemaReport:
-        engine = create_async_engine(url)
-        try:
-            async with engine.connect() as connection:
-                return await connection.run_sync(change_and_verify)
-        finally:
-            await engine.dispose()
-
-    def change_and_verify(connection: Connection) -> SchemaReport:
+def execute(within: Within, url: str, *statements: str) -> None:
+    def work(connection: Connection) -> None:
         for statement in statements:
             connection.execute(text(statement))
-        return verify_schema(connection, **options)
 
-    report: SchemaReport = run(work())
-    return report
+    within(url, work)
 
 
-def refused(run: Run[Any], url: str, *statements: str, **options: Any) -> SchemaVerificationError:
-    with pytest.raises(SchemaVerificationError) as caught:
-        verified(run, url, *statements, **options)
-    return caught.value
+def test_a_runtime_verifies_whatever_is_asked_for(agentruns: Command, database_url: str) -> None:
+    ended = agentruns(
+        "db", "verify", "--strict", "--privileges", "require", "--format", "json", "--quiet", url=database_url
+    )
+    assert (ended.code, ended.err) == (0, "")
+    report = json.loads(ended.out)
+    assert report.pop("server")
+    assert report == {
+        "schema": "agentruns",
+        "revision": "agentruns_0016",
+        "revisions": 16,
+        "newer": [],
+        "warnings": [],
+        "verified": True,
+    }
 
 
-def test_a_migrated_schema_verifies(run: Run[Any], database_url: str, server: Any) -> None:
-    report = verified(run, database_url)
-    assert report.schema == "agentruns"
-    assert report.server_version.startswith(f"{server.major}.")
-    assert report.revisions == tuple(f"agentruns_{number:04d}" for number in range(1, 17))
-    assert (report.newer, report.is_ahead) == ((), False)
+def test_an_owner_is_told_that_nothing_is_refused_to_it(agentruns: Command, owner_url: str) -> None:
+    warned = agentruns("db", "verify", "--format", "json", url=owner_url)
+    assert (warned.code, json.loads(warned.out)["warnings"]) == (0, [OWNER])
+    refused = agentruns("db", "verify", "--privileges", "require", url=owner_url)
+    assert refused.code == 5
+    assert OWNER in refused.out
+    assert refused.err == (
+        "Error: The role may do what it must not"
+        f" (reason=excess_privileges, schema=agentruns, {OWNER}): run `agentruns grants apply`\n"
+    )
 
 
-def test_OPS_4_no_table_or_no_row_is_not_migrated(run: Run[Any], database_url: str, empty_database_url: str) -> None:
-    assert refused(run, empty_database_url).reason == "not_migrated"
-    assert refused(run, database_url, "DELETE FROM agentruns.applied_revisions").reason == "not_migrated"
-    other = refused(run, database_url, schema="other")
-    assert (other.reason, other.schema, other.found) == ("not_migrated", "other", "tables in schema agentruns")
+def test_an_operator_says_that_it_is_one(agentruns: Command, database_url: str, within: Within) -> None:
+    strict = ("db", "verify", "--privileges", "require", "--format", "json")
+    assert agentruns(*strict, "--role", "operator", url=database_url).code == 6
+    execute(within, database_url, "GRANT INSERT ON agentruns.run_quarantine_releases TO agentruns_runtime")
+    assert agentruns(*strict, "--role", "operator", url=database_url).code == 0
+    assert agentruns(*strict, url=database_url).code == 5
 
 
-def test_OPS_4_a_missing_end_is_behind(run: Run[Any], database_url: str) -> None:
-    error = refused(run, database_url, "DELETE FROM agentruns.applied_revisions WHERE number > 14")
-    assert (error.reason, error.found, error.wanted) == ("behind", "agentruns_0014", "agentruns_0016")
+def test_a_newer_schema_passes_unless_it_is_strict(agentruns: Command, database_url: str, within: Within) -> None:
+    execute(within, database_url, NEWER)
+    ended = agentruns("db", "verify", "--format", "json", url=database_url)
+    assert (ended.code, json.loads(ended.out)["newer"]) == (0, ["agentruns_0017"])
+    assert agentruns("db", "verify", "--strict", url=database_url).code == 6
 
 
-@pytest.mark.parametrize(
-    ("statement", "found"),
-    [
-        ("DELETE FROM agentruns.applied_revisions WHERE number = 3", "agentruns_0004"),
-        ("DELETE FROM agentruns.applied_revisions WHERE number = 1", "agentruns_0002"),
-        ("UPDATE agentruns.applied_revisions SET revision = 'other' WHERE number = 5", "other"),
-        (
-            "UPDATE agentruns.applied_revisions SET checksum = sha256('x') WHERE number = 16",
-            "agentruns_0016 2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",
-        ),
-        ("UPDATE agentruns.applied_revisions SET number = 18 WHERE number = 16", "agentruns_0016"),
-    ],
-)
-def test_OPS_4_a_row_that_was_removed_altered_or_moved_is_tampered(
-    run: Run[Any], database_url: str, statement: str, found: str
+def test_all_findings_are_data_and_the_first_are_in_the_sentence(
+    agentruns: Command, database_url: str, within: Within
 ) -> None:
-    error = refused(run, database_url, statement)
-    assert (error.reason, error.found) == ("tampered", found)
+    execute(within, database_url, *(f"ALTER TABLE agentruns.runs ADD c{number:02} text" for number in range(12)))
+    findings = [f"unexpected column runs.c{number:02}" for number in range(12)]
+    ended = agentruns("db", "verify", "--format", "json", url=database_url)
+    assert ended.code == 6
+    assert json.loads(ended.out) == {"schema": "agentruns", "verified": False, "findings": findings}
+    error = json.loads(ended.err)["error"]
+    assert error["code"] == "schema_verification.incomplete"
+    assert error["message"] == (
+        f"Objects are missing or different (reason=incomplete, schema=agentruns, {', '.join(findings[:10])}, 2 more)"
+    )
+    assert error["action"] == "restore them as the migrations made them"
+    table = agentruns("db", "verify", url=database_url)
+    assert table.code == 6
+    assert [line.rstrip() for line in table.out.splitlines()] == [
+        "schema    agentruns",
+        "verified  no",
+        f"findings  {findings[0]}",
+        *(f"          {finding}" for finding in findings[1:]),
+    ]
 
 
-def test_OPS_4_a_newer_row_passes_when_it_permits_this_release(run: Run[Any], database_url: str) -> None:
-    report = verified(run, database_url, NEWER.format(oldest_code=16))
-    assert (report.newer, report.is_ahead) == (("agentruns_0017",), True)
-    assert refused(run, database_url, NEWER.format(oldest_code=17)).reason == "ahead"
-    strict = refused(run, database_url, NEWER.format(oldest_code=1), strict=True)
-    assert (strict.reason, strict.found, strict.wanted) == ("ahead", "agentruns_0017", "agentruns_0016")
+def test_the_table_is_read_in_a_hundred_columns(agentruns: Command, database_url: str, within: Within) -> None:
+    execute(within, database_url, *(f"CREATE TABLE agentruns.{'x' * 40}{number} ()" for number in range(4)))
+    table = agentruns("db", "verify", url=database_url)
+    assert table.code == 0
+    assert [line.rstrip() for line in table.out.splitlines()[2:]] == [
+        "revision   agentruns_0016",
+        "revisions  16",
+        "newer",
+        f"warnings   unexpected table {'x' * 40}0",
+        *(f"           unexpected table {'x' * 40}{number}" for number in range(1, 4)),
+        "verified   yes",
+    ]
+    execute(within, database_url, *(f"GRANT DELETE ON agentruns.{name} TO agentruns_runtime" for name in TABLES))
+    table = agentruns("db", "verify", "--privileges", "require", url=database_url)
+    assert table.code == 5
+    assert max(map(len, table.out.splitlines())) <= 100
+    warned = agentruns("db", "verify", url=database_url)
+    assert max(map(len, warned.out.splitlines())) <= 100
 
 
-def test_a_role_without_privileges_is_told_so(run: Run[Any], database_url: str) -> None:
-    error = refused(run, database_url, "SET LOCAL ROLE pg_monitor")
-    assert error.reason == "missing_privileges"
+def test_a_missing_privilege_is_an_unusable_schema(agentruns: Command, database_url: str, within: Within) -> None:
+    execute(within, database_url, "REVOKE INSERT ON agentruns.runs FROM agentruns_runtime")
+    ended = agentruns("db", "verify", "--format", "json", url=database_url)
+    assert (ended.code, json.loads(ended.out)["findings"]) == (6, ["missing INSERT on runs"])
 
 
-def test_a_bad_schema_name_is_refused_before_any_statement(run: Run[Any], database_url: str) -> None:
-    with pytest.raises(InvalidOptionError):
-        verified(run, database_url, schema='a"b')
+def test_manifest_is_written_anew_to_the_same_bytes(agentruns: Command, database_url: str, owner_url: str) -> None:
+    shipped = files("agentruns.migrations").joinpath("manifest.json").read_text("utf-8")
+    for url in (database_url, owner_url):
+        ended = agentruns("db", "manifest", url=url)
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out == shipped
+
+
+def test_manifest_is_made_from_the_schema_of_its_name_only(agentruns: Command, empty_database_url: str) -> None:
+    assert agentruns("db", "manifest", "--schema", "r", url=empty_database_url).code == 2
+    assert agentruns("db", "manifest", url=empty_database_url).code == 6

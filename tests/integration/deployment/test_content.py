@@ -150,6 +150,35 @@ def test_a_graph_that_was_not_added_is_not_known(shop: Any) -> None:
     assert (caught.value.reason, str(caught.value.graph)) == ("not_installed", "stranger")
 
 
+@pytest.mark.parametrize("wrong", ["triage", None, 5, {"id": "secret"}, GraphBuilder])
+def test_what_is_no_graph_is_refused_by_name(shop: Any, wrong: Any) -> None:
+    sentence = f"pass graph as a GraphBuilder or GraphBundle, not {type(wrong).__name__}"
+    with pytest.raises(TypeError) as requested:
+        shop.deployment.build().request(wrong, tenant_id=TENANT, input=None)
+    with pytest.raises(TypeError) as added:
+        shop.deployment.add(wrong)
+    assert str(requested.value) == str(added.value) == sentence
+
+
+@pytest.mark.parametrize("wrong", ["", "01890000-0000-7000-8000-000000000000", ("a", "b"), {"run_id": "x"}, 0])
+def test_what_are_no_ids_is_refused_by_name(shop: Any, wrong: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        request_of(shop, ids=wrong)
+    assert str(caught.value) == f"pass ids as AgentRunIds, not {type(wrong).__name__}"
+
+
+def test_what_is_no_mapping_of_costs_or_no_layer_is_refused_by_name() -> None:
+    for arguments, sentence in (
+        ({"costs": "EUR"}, "pass costs as Mapping, not str"),
+        ({"costs": ["EUR"]}, "pass costs as Mapping, not list"),
+        ({"budget_layers": ["EUR"]}, "pass budget_layers as AgentAdmissionBudgetLayer, not str"),
+    ):
+        wrong: dict[str, Any] = arguments
+        with pytest.raises(TypeError) as caught:
+            Deployment(issuer="https://shop.example/", subject="x", **wrong)
+        assert str(caught.value) == sentence
+
+
 def test_a_deployment_without_graphs_is_refused() -> None:
     with pytest.raises(InvalidOptionError) as caught:
         Deployment(issuer="https://shop.example/", subject="x").build()

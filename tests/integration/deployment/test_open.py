@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
 
 from agentruns import (
     AgentSubmissionConflictError,
@@ -122,17 +126,30 @@ def test_tenants_are_independent_and_each_has_the_graphs(database_url: str, run:
     run(work())
 
 
-def test_without_a_tenant_all_that_have_a_graph_are_taken(database_url: str, run: Run, shop_of: Any) -> None:
+def test_without_a_tenant_every_tenant_is_served_and_those_that_have_a_graph_get_the_others(
+    database_url: str, run: Run, shop_of: Any
+) -> None:
+    async def digests(app: Any) -> dict[str, int]:
+        statement = "SELECT tenant_id, count(*) FROM agentruns.graph_definitions GROUP BY 1"
+        return dict(await app.store.read(lambda work: [*work.connection.exec_driver_sql(statement)]))
+
     async def work() -> None:
         shop = shop_of()
-        with pytest.raises(InvalidOptionError) as caught:
-            async with shop.deployment.open(database_url):
-                pass
-        assert (caught.value.option, caught.value.reason) == ("tenant", "missing")
+        async with shop.deployment.open(database_url) as app:
+            assert app.tenants is None
+            assert await digests(app) == {}
+            with pytest.raises(InvalidOptionError) as caught:
+                app.request(shop.triage, input=TEXT)
+            assert (caught.value.option, caught.value.reason) == ("tenant", "ambiguous")
         async with shop.deployment.open(database_url, tenant=("b", "a")):
             pass
+        shop.deployment.add(shop_of("1.0.1", maximum_supersteps=9).triage)
         async with shop.deployment.open(database_url) as app:
-            assert app.tenants == (TenantId("a"), TenantId("b"))
+            assert await digests(app) == {"a": 2, "b": 2}
+        with pytest.raises(InvalidOptionError) as empty:
+            async with shop.deployment.open(database_url, tenant=[]):
+                pass
+        assert (empty.value.option, empty.value.value) == ("tenant", "()")
 
     run(work())
 
@@ -212,3 +229,43 @@ def test_an_error_in_the_workers_block_stops_it_at_once_and_gives_the_run_back(
             assert history.run["lease_attempt_id"] is None
 
     run(work())
+
+
+async def drop_an_index(url: str) -> None:
+    engine = create_async_engine(url, poolclass=NullPool)
+    async with engine.begin() as connection:
+        await connection.execute(text("DROP INDEX agentruns.ix_runs_live"))
+    await engine.dispose()
+
+
+@pytest.fixture
+def open_urls(database_url: str, owner_url: str) -> tuple[str, str]:
+    """One database for a deployment, and for who breaks its schema."""
+    return database_url, owner_url
+
+
+@pytest.mark.parametrize("own_error", [None, ZeroDivisionError])
+def test_a_background_worker_that_fails_is_logged_at_once_and_raised_where_the_block_has_no_error(
+    open_urls: tuple[str, str], run: Run, shop: Any, caplog: pytest.LogCaptureFixture, own_error: type[Exception] | None
+) -> None:
+    def told() -> list[tuple[str, str]]:
+        errors = [each for each in caplog.records if each.levelno >= logging.ERROR]
+        return [(each.message, each.__dict__["error"]) for each in errors]
+
+    async def block(worker: AbstractAsyncContextManager[Any]) -> None:
+        async with worker, asyncio.timeout(20):
+            await drop_an_index(open_urls[1])
+            while not told():
+                await asyncio.sleep(0.02)
+            if own_error is not None:
+                raise own_error
+
+    async def work() -> None:
+        async with shop.deployment.open(open_urls[0], tenant="acme") as app:
+            options = AgentWorkerOptions(schema_interval=timedelta(milliseconds=100))
+            with pytest.raises(own_error or SchemaVerificationError) as raised:
+                await block(app.worker(options))
+            assert raised.type is (own_error or SchemaVerificationError)
+
+    run(work())
+    assert told() == [("the background worker ended", "SchemaVerificationError")]

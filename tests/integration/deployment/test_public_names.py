@@ -43,3 +43,30 @@ def test_importing_the_package_imports_nothing_else() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout == "[]\n"
+
+
+#: What somebody who submits, claims, answers or cancels tells apart from its family.
+CAUGHT = [
+    "CancellationConflictError",
+    "CommitOutcomeUnknownError",
+    "ContentionError",
+    "DatabaseClockRegressionError",
+    "ExecutableGraphUnavailableError",
+    "IdConflictError",
+    "LeaseLostError",
+    "NotYetAvailableError",
+    "ReducerRejectedError",
+    "ResolverNotPermittedError",
+    "RunNotRunnableError",
+    "RunQuarantinedError",
+    "SchemaUnavailableError",
+    "StaleHeadError",
+    "StoreUnavailableError",
+    "WaitAlreadySettledError",
+    "AttemptId",
+]
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_what_an_application_catches_is_a_public_name(name: str) -> None:
+    assert name in agentruns.__all__

@@ -93,7 +93,7 @@ def entered(worker: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("tenants", [("--tenant", "acme"), ()], ids=["named", "known"])
+@pytest.mark.parametrize("tenants", [("--tenant", "acme"), ()], ids=["named", "found"])
 def test_E3_the_first_signal_lets_a_running_node_finish_and_commits_it(
     app_dir: Path, database_url: str, run: Run, number: signal.Signals, tenants: tuple[str, ...]
 ) -> None:
@@ -105,11 +105,11 @@ def test_E3_the_first_signal_lets_a_running_node_finish_and_commits_it(
     code, out, err = ended(worker)
     assert (code, out) == (0, "")
     assert err.splitlines() == [
-        "Working for acme; slots: 2, graphs: 1",
+        f"Working for {'acme' if tenants else 'every tenant'}; slots: 2, graphs: 1",
         f"{number.name}: nothing further is started; a second signal stops what runs",
         "All leases are given back",
     ]
-    assert run(left_of(deployment, database_url, key)) == (RunStatus.ACTIVE, 1, 1, False)
+    assert run(left_of(deployment, database_url, key)) == (RunStatus.SUCCEEDED, 1, 1, False)
 
 
 def test_E1_the_second_signal_gives_the_run_back_at_once(app_dir: Path, database_url: str, run: Run) -> None:
@@ -151,12 +151,25 @@ def test_an_app_that_is_none(app_dir: Path, named: str, sentence: str) -> None:
     assert err.splitlines()[-1] == f"Error: Invalid value for '--app': {sentence}"
 
 
-def test_no_tenant_has_a_graph_yet(app_dir: Path, database_url: str) -> None:
-    code, out, err = ended(
-        started(app_dir, "--app", "shop_agents:deployment", "--quiet", AGENTRUNS_DATABASE_URL=database_url)
-    )
+def test_a_worker_that_nobody_told_of_a_tenant_serves_the_first_one_that_comes(
+    app_dir: Path, database_url: str, run: Run
+) -> None:
+    worker = started(app_dir, "--app", "shop_agents:deployment", AGENTRUNS_DATABASE_URL=database_url)
+    assert worker.stderr is not None
+    assert worker.stderr.readline() == "Working for every tenant; slots: 4, graphs: 1\n"
+    deployment, key = run(submitted(app_dir, database_url, seconds=0))
+    entered(worker)
+    worker.send_signal(signal.SIGTERM)
+    assert ended(worker)[:2] == (0, "")
+    assert run(left_of(deployment, database_url, key)) == (RunStatus.SUCCEEDED, 1, 1, False)
+
+
+def test_a_listen_url_that_no_connection_can_be_made_to(app_dir: Path, database_url: str) -> None:
+    variables = {"AGENTRUNS_DATABASE_URL": database_url, "AGENTRUNS_LISTEN_URL": "planted-secret"}
+    code, out, err = ended(started(app_dir, "--app", "shop_agents:deployment", "--quiet", **variables))
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "at least one tenant, as none has a graph of this deployment yet" in err
+    assert "option=listen_url" in err
+    assert "planted-secret" not in err
 
 
 def test_an_unmigrated_database(app_dir: Path, empty_database_url: str) -> None:

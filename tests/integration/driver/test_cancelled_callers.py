@@ -31,7 +31,7 @@ def test_D6_cancelled_calls_leak_no_connection_and_leave_every_run_legal(in_worl
     dice = random.Random(6)
 
     async def work(world: DriveWorld) -> None:
-        async with AgentRunStore(world.url, StoreOptions(pool_size=POOL, lease_duration=LONG)) as small:
+        async with AgentRunStore(world.store_url, StoreOptions(pool_size=POOL, lease_duration=LONG)) as small:
             committer = RunCommitter(small)
 
             async def starts() -> None:

@@ -13,6 +13,7 @@ from agentruns.domain.budget_limits import BudgetLimits
 from agentruns.domain.failure import FailureCategory, SafeAfter
 from agentruns.domain.failure_codes import (
     BARRIER_REJECTED,
+    NODE_INVALID_FAILURE,
     NODE_INVALID_RESULT,
     RESULT_REJECTED,
     SUPERSTEP_LIMIT_REACHED,
@@ -62,7 +63,7 @@ async def failure_of(world: DriveWorld, run_id: Any) -> Any:
 
 
 def test_a_node_that_may_be_repeated_is_deferred_and_a_later_drive_succeeds(in_world: InWorld) -> None:
-    graph, calls = failing(1, attempts=3, delay=0.3)
+    graph, calls = failing(1, attempts=3, delay=1.5)
 
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
@@ -72,11 +73,11 @@ def test_a_node_that_may_be_repeated_is_deferred_and_a_later_drive_succeeds(in_w
             " JOIN agentruns.node_results n USING (tenant_id, run_id)"
             " JOIN agentruns.run_events e USING (tenant_id, run_id, sequence)"
         )
-        assert row.scheduler_not_before == row.retry_not_before == row.recorded_at + timedelta(seconds=0.3)
+        assert row.scheduler_not_before == row.retry_not_before == row.recorded_at + timedelta(seconds=1.5)
         with pytest.raises(NotYetAvailableError) as early:
             await world.claimed(run_id)
         assert early.value.reason == "deferred"
-        await asyncio.sleep(0.35)
+        await asyncio.sleep(1.55)
         assert (await world.driven(run_id)).outcome is AgentLoopOutcome.SUCCEEDED
         assert await world.attempts() == [("a", 1, 1), ("a", 2, 2)]
         assert calls == [1, 2]
@@ -122,6 +123,30 @@ def test_a_failure_that_a_node_declares_is_the_run_s_own(in_world: InWorld) -> N
         assert (found.id, found.code, found.message) == (declared.id, declared.code, declared.message)
 
     in_world(work, chain(a=a), lease=LONG)
+
+
+def test_a_text_that_a_node_declares_as_its_failure_fails_its_attempt_and_no_sibling_s(in_world: InWorld) -> None:
+    declared: Any = "card declined"
+
+    async def a(_context: Any) -> None:
+        raise NodeFailedError(failure=declared)
+
+    async def b(_context: Any) -> dict[str, int]:
+        return {"b": 1}
+
+    async def work(world: DriveWorld) -> None:
+        run_id = await world.submitted()
+        assert (await world.driven(run_id)).outcome is AgentLoopOutcome.FAILED
+        assert await world.kinds() == [ADMITTED, STARTED, STARTED, FAILED, SUCCEEDED, RUN_FAILED]
+        (row,) = await world.rows(
+            "SELECT convert_from(body, 'UTF8')::json->'failure' AS failure FROM agentruns.node_results"
+            " WHERE node_id = 'a'"
+        )
+        assert row.failure["code"] == str(NODE_INVALID_FAILURE)
+        assert row.failure["details"]["value"] == {"reason": "unknown_shape"}
+
+    graph = fan(first={"a": a, "b": b}, last=lambda _context: Finish({}))
+    in_world(work, graph, lease=LONG, maximum_parallel_nodes=2)
 
 
 @pytest.mark.parametrize("is_fused", [True, False])

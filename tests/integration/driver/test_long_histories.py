@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,10 +12,9 @@ from attrs import evolve
 from agentruns.domain.graph.returns import Continue, Finish
 from agentruns.domain.ids import RunId
 from agentruns.errors import CorruptDataError
-from agentruns.runtime import replay
 from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.replay import ReplayedRun, RunReader
-from agentruns.store.journal import Window
+from agentruns.runtime.replay_windows import ReadingBounds
 from agentruns.testing.drives import TENANT, DriveWorld, builder
 
 InWorld = Callable[..., None]
@@ -45,39 +43,49 @@ async def went_round(world: DriveWorld) -> RunId:
     return run_id
 
 
-async def read(world: DriveWorld, run_id: RunId) -> ReplayedRun:
-    return await RunReader(world.store, world.executables).read(TENANT, run_id)
+async def read(world: DriveWorld, run_id: RunId, bounds: ReadingBounds | None = None) -> ReplayedRun:
+    return await RunReader(world.store, world.executables, bounds=bounds).read(TENANT, run_id)
 
 
-async def is_corrupt(world: DriveWorld, run_id: RunId) -> bool:
+async def is_corrupt(world: DriveWorld, run_id: RunId, bounds: ReadingBounds) -> bool:
     try:
-        await read(world, run_id)
+        await read(world, run_id, bounds)
     except CorruptDataError:
         return True
     return False
 
 
-def cut(patch: pytest.MonkeyPatch, *, supersteps: int, events: int) -> None:
-    """Cut windows after that many supersteps when there are more than that many events."""
-    patch.setattr(replay, "_SUPERSTEPS", supersteps)
-    patch.setattr(replay, "Window", partial(Window, maximum_events=events))
+def cut(events: int, *, size: int = 8 * 1024 * 1024) -> ReadingBounds:
+    """Take no history for a short one, and cut it after so many events or bytes."""
+    return ReadingBounds(short_events=0, window_events=events, maximum_bytes=size)
 
 
-def test_LED_09_windows_of_any_size_give_the_same_state_and_report(
-    in_world: InWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+ONE_STATEMENT = ReadingBounds(short_events=10**6)
+
+#: By the windows that they need: the last one is what was written after the head that was seen, and is empty here.
+#: A step has three events, and the first one has the admission, too.
+BOUNDS = {
+    1: ONE_STATEMENT,
+    2: ReadingBounds(),
+    4: cut(300),
+    201: cut(4),
+    202: cut(3),
+    602: cut(1),
+}
+
+
+@pytest.mark.slow
+def test_LED_09_windows_of_any_size_give_the_same_state_and_report(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await went_round(world)
         before = await world.everything()
-        found = {}
-        for windows, (supersteps, events) in {1: (64, 10**6), 4: (64, 512), 3: (99, 512), 101: (1, 0)}.items():
-            with monkeypatch.context() as patch:
-                cut(patch, supersteps=supersteps, events=events)
-                found[windows] = await read(world, run_id)
+        found = {windows: await read(world, run_id, bounds) for windows, bounds in BOUNDS.items()}
+        found[0] = await read(world, run_id, cut(1024, size=4000))
+        assert found[0].report.windows > found[4].report.windows
         reports = {evolve(each.report, windows=0, duration=0.0) for each in found.values()}
         assert len(reports) == 1
         assert all(each.state == found[1].state and each.intent == found[1].intent for each in found.values())
-        assert {windows: each.report.windows for windows, each in found.items()} == {n: n for n in found}
+        assert {windows: found[windows].report.windows for windows in BOUNDS} == {n: n for n in BOUNDS}
         assert found[1].report.events_verified == 1 + 3 * STEPS
         assert found[1].report.supersteps_replayed == STEPS
         # LED-11: reading has changed nothing.
@@ -90,7 +98,7 @@ def test_a_long_run_goes_on_where_it_stood_and_ends(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await went_round(world)
         result = await world.driven(run_id)
-        assert result.report.replay.windows == 4
+        assert result.report.replay.windows == 2
         # The last node's event is written, its end is not: a drive of its own does that.
         while result.outcome is AgentLoopOutcome.YIELDED:
             result = await world.driven(run_id)
@@ -98,7 +106,7 @@ def test_a_long_run_goes_on_where_it_stood_and_ends(in_world: InWorld) -> None:
         attempts = await world.attempts()
         assert [(node, attempt) for node, attempt, _ in attempts] == [("a", 1)] * (2 * STEPS)
 
-    in_world(work, circle(), lease=LONG, maximum_durable_events=3 * STEPS)
+    in_world(work, circle(), lease=LONG, maximum_durable_events=3 * STEPS, reuse_verified_prefix=False)
 
 
 def odd_attempt(*, superstep: int, sequence: int) -> tuple[str, str]:
@@ -129,18 +137,20 @@ DAMAGES = {
 }
 
 
-def test_LED_02_what_is_odd_in_a_long_record_is_found_wherever_windows_are_cut(
-    in_world: InWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+#: The first one of these cuts after step 63.
+CUTS = (cut(193), cut(300), ReadingBounds(), ONE_STATEMENT, cut(2))
+
+
+@pytest.mark.slow
+def test_LED_02_what_is_odd_in_a_long_record_is_found_wherever_windows_are_cut(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await went_round(world)
         for what, (damage, repair) in DAMAGES.items():
             await world.rows(damage)
-            for supersteps, events in ((64, 10**6), (64, 512), (99, 512)):
-                with monkeypatch.context() as patch:
-                    cut(patch, supersteps=supersteps, events=events)
-                    assert await is_corrupt(world, run_id), (what, supersteps, events)
+            for bounds in CUTS:
+                assert await is_corrupt(world, run_id, bounds), (what, bounds)
             await world.rows(repair)
-        await read(world, run_id)
+        for bounds in CUTS:
+            await read(world, run_id, bounds)
 
     in_world(work, circle(), lease=LONG, maximum_durable_events=3 * STEPS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,12 +14,15 @@ from typing import Any
 
 import pytest
 
+from agentruns.domain.failure_codes import NODE_TASK_PANICKED
 from agentruns.domain.graph.returns import Finish
+from agentruns.domain.outcome import FailedOutcome
 from agentruns.domain.scalars import TenantId
 from agentruns.errors import DeploymentError, InvalidOptionError
 from agentruns.runtime.agent_loop import AgentLoopOutcome, DurableAgentLoop
 from agentruns.runtime.shutdown import ShutdownSignal
-from agentruns.runtime.worker import AgentWorker, AgentWorkerOptions, _back_off
+from agentruns.runtime.worker import AgentWorker, _back_off
+from agentruns.runtime.worker_options import AgentWorkerOptions
 from agentruns.testing.drives import TENANT, DriveWorld, chain, fan, sleep_for_ever
 
 InWorld = Callable[..., None]
@@ -25,6 +30,8 @@ InWorld = Callable[..., None]
 LONG = timedelta(minutes=1)
 ADMITTED, STARTED = "agent-admitted", "graph-node-attempt-started"
 SUCCEEDED, CONTINUED = "graph-node-attempt-succeeded", "graph-barrier-continued"
+ENDED = "graph-barrier-succeeded"
+SHORT = timedelta(milliseconds=20)
 
 
 async def lease_of(world: DriveWorld) -> tuple[Any, Any, int]:
@@ -165,6 +172,22 @@ def raise_in_thread(_context: Any) -> None:
     raise Fatal
 
 
+async def exit_on_loop(_context: Any) -> None:
+    sys.exit(3)
+
+
+def exit_in_thread(_context: Any) -> None:
+    sys.exit(3)
+
+
+async def interrupt_on_loop(_context: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def interrupt_in_thread(_context: Any) -> None:
+    raise KeyboardInterrupt
+
+
 async def cancel_itself(_context: Any) -> None:
     task = asyncio.current_task()
     assert task is not None
@@ -172,9 +195,35 @@ async def cancel_itself(_context: Any) -> None:
     await asyncio.sleep(0)
 
 
+async def raise_cancellation(_context: Any) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("node", [cancel_itself, raise_cancellation])
+def test_DRV_14_a_node_that_cancels_itself_has_failed_and_cancels_nobody_else(in_world: InWorld, node: Any) -> None:
+    async def work(world: DriveWorld) -> None:
+        run_id = await world.submitted()
+        assert (await world.driven(run_id)).outcome is AgentLoopOutcome.FAILED
+        assert await world.kinds() == [ADMITTED, STARTED, "graph-node-attempt-failed", "graph-run-failed"]
+        outcome = (await world.loaded(run_id)).outcome
+        assert isinstance(outcome, FailedOutcome)
+        assert outcome.failure.code == NODE_TASK_PANICKED
+        assert outcome.failure.details is not None
+        assert outcome.failure.details.value.value == {"exception_type": "asyncio.exceptions.CancelledError"}
+
+    in_world(work, chain(a=node), lease=LONG)
+
+
 @pytest.mark.parametrize(
     ("node", "raised"),
-    [(raise_on_loop, Fatal), (raise_in_thread, Fatal), (cancel_itself, asyncio.CancelledError)],
+    [
+        (raise_on_loop, Fatal),
+        (raise_in_thread, Fatal),
+        (exit_on_loop, SystemExit),
+        (exit_in_thread, SystemExit),
+        (interrupt_on_loop, KeyboardInterrupt),
+        (interrupt_in_thread, KeyboardInterrupt),
+    ],
 )
 def test_DRV_14_what_no_driver_may_swallow_goes_on_and_the_fence_is_released(
     in_world: InWorld, node: Any, raised: type[BaseException]
@@ -314,6 +363,39 @@ def test_E3_a_worker_lets_nodes_finish_within_its_drain_time(
     in_world(work, chain(a=a), lease=LONG, task_abort_wait=timedelta(milliseconds=100))
 
 
+@pytest.mark.parametrize("tenant_id", [TENANT, TenantId("tenant-b")])
+def test_E3_a_worker_that_has_ended_leaves_the_nodes_of_others_on_its_signal_alone(
+    in_world: InWorld, tenant_id: TenantId
+) -> None:
+    """The one that ends first gives its node no time, or has no run at all."""
+    go_on, is_busy = asyncio.Event(), tenant_id == TENANT
+
+    async def a(_context: Any) -> Finish:
+        await go_on.wait()
+        return Finish({})
+
+    async def work(world: DriveWorld) -> None:
+        options = AgentWorkerOptions(slots=1, poll_interval=SHORT, drain_timeout=timedelta(0))
+        hasty = AgentWorker(world.store, world.executables, tenants=[tenant_id], loop=world.loop, options=options)
+        first = asyncio.create_task(hasty.run(world.shutdown))
+        if is_busy:
+            await world.submitted()
+            await world.until(STARTED)
+        patient = asyncio.create_task(worker_of(world, slots=1, drain_timeout=LONG).run(world.shutdown))
+        await world.submitted()
+        await world.until(STARTED, count=1 + is_busy)
+        world.shutdown.drain()
+        await first
+        assert not world.shutdown.is_stopping
+        go_on.set()
+        await patient
+        expected = [*(ADMITTED, STARTED) * is_busy, ADMITTED, STARTED, SUCCEEDED, ENDED]
+        assert sorted(await world.kinds()) == sorted(expected)
+        assert await world.rows("SELECT 1 FROM agentruns.runs WHERE lease_attempt_id IS NOT NULL") == []
+
+    in_world(work, chain(a=a), lease=LONG)
+
+
 def test_a_worker_drives_as_many_runs_at_once_as_it_has_slots(in_world: InWorld) -> None:
     running, most = 0, 0
     together = asyncio.Barrier(3)
@@ -355,6 +437,31 @@ def test_D5_a_worker_that_is_cancelled_gives_its_runs_back_at_once(in_world: InW
     in_world(work, chain(a=sleep_for_ever), lease=LONG)
 
 
+def test_a_worker_names_what_no_driver_may_swallow_and_logs_nothing_that_it_says(
+    in_world: InWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def a(_context: Any) -> None:
+        raise Fatal("canary")
+
+    async def work(world: DriveWorld) -> None:
+        working = asyncio.create_task(worker_of(world).run(world.shutdown))
+        run_id = await world.submitted()
+        async with asyncio.timeout(10):
+            while (await lease_of(world))[1] is None:
+                await asyncio.sleep(0.01)
+        world.shutdown.drain()
+        await working
+        gc.collect()
+        given_back = [record for record in caplog.records if "given back" in record.getMessage()]
+        assert [(each.__dict__["run_id"], each.__dict__["error"]) for each in given_back] == [(run_id.text, "Fatal")]
+
+    with caplog.at_level(logging.DEBUG):
+        in_world(work, chain(a=a), lease=LONG, delay=timedelta(minutes=1))
+        gc.collect()
+    assert "canary" not in caplog.text
+    assert [record for record in caplog.records if record.name == "asyncio" and record.levelno > logging.DEBUG] == []
+
+
 def test_a_worker_serves_its_tenants_and_no_other(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         await world.submitted()
@@ -370,8 +477,8 @@ def test_a_worker_serves_its_tenants_and_no_other(in_world: InWorld) -> None:
     in_world(work, chain(a=lambda _context: Finish({})), lease=LONG)
 
 
-@pytest.mark.parametrize(("failures", "seconds"), [(1, 0.2), (2, 0.4), (8, 25.6), (9, 30.0), (5000, 30.0)])
-def test_a_worker_s_pauses_in_an_outage_grow_to_half_a_minute(failures: int, seconds: float) -> None:
+@pytest.mark.parametrize(("failures", "seconds"), [(1, 0.2), (2, 0.4), (5, 3.2), (6, 4.0), (5000, 4.0)])
+def test_a_worker_s_pauses_in_an_outage_grow_to_four_seconds(failures: int, seconds: float) -> None:
     assert _back_off(failures) == pytest.approx(seconds)
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
-from sqlalchemy import Table, and_, insert, text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Table, insert
 
 from agentruns.domain.failure import SafeAfter
 from agentruns.domain.graph.returns import Finish
@@ -24,19 +20,16 @@ from agentruns.errors import (
     NodeFailedError,
     RunQuarantinedError,
 )
-from agentruns.orm import Base
 from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.replay import RunReader
 from agentruns.store.tables import admissions, attempts, checkpoints, events, outcomes, results, runs
 from agentruns.testing.drives import TENANT, DriveWorld, chain
 from agentruns.testing.samples import failure
+from agentruns.testing.tampering import Record, superuser
 
 InWorld = Callable[..., None]
-Row = dict[str, Any]
 
 LONG = timedelta(minutes=1)
-ELSEWHERE = "01980000-0000-7000-8000-00000000ffff"
-
 #: Rules of the fold, which a finding names when it is not about one column.
 RULES = {
     "chain",
@@ -68,16 +61,6 @@ NO_EVIDENCE = {
     "tenant_id",
     "run_id",
 }
-OTHER_WORDS = {
-    "graph-node-attempt-started": "graph-node-attempt-failed",
-    "graph-node-attempt-succeeded": "graph-node-attempt-failed",
-    "graph-node-attempt-failed": "graph-node-attempt-succeeded",
-    "graph-barrier-continued": "graph-barrier-waiting",
-    "agent-admitted": "graph-timer-fired",
-    "succeeded": "failed",
-    "failed": "succeeded",
-    "active": "cancellation_requested",
-}
 
 
 PASSING = NodeFailedError(failure=failure(retry_advice=SafeAfter(delay=DurationMillis(0))))
@@ -105,72 +88,6 @@ async def begun(world: DriveWorld) -> RunId:
     run_id = await world.submitted()
     assert (await world.driven(run_id)).outcome is AgentLoopOutcome.YIELDED
     return run_id
-
-
-def altered(value: Any) -> Any:
-    """Another value of the same kind."""
-    if value is None:
-        return None
-    if isinstance(value, bytes):
-        return value[:-1] + bytes([value[-1] ^ 1])
-    if isinstance(value, datetime):
-        return value + timedelta(microseconds=1)
-    if isinstance(value, UUID) or (isinstance(value, str) and len(value) == 36):
-        return ELSEWHERE
-    if isinstance(value, str):
-        return OTHER_WORDS.get(value, f"{value}x")
-    return value + 50
-
-
-@asynccontextmanager
-async def superuser(url: str) -> AsyncIterator[AsyncConnection]:
-    """A connection that no trigger and no constraint stops."""
-    engine = create_async_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    async with engine.connect() as connection:
-        await connection.execute(text("SET session_replication_role = replica"))
-        found = await connection.execute(
-            text(
-                "SELECT conrelid::regclass::text AS name, conname FROM pg_constraint JOIN pg_class ON"
-                " pg_class.oid = conrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace"
-                " WHERE nspname = 'agentruns' AND contype IN ('c', 'f')"
-            )
-        )
-        for constraint in found.all():
-            await connection.execute(text(f"ALTER TABLE {constraint.name} DROP CONSTRAINT {constraint.conname}"))
-        yield connection
-
-
-class Record:
-    """The rows of a table, altered one at a time and put back as they were."""
-
-    def __init__(self, connection: AsyncConnection, table: Table) -> None:
-        self.connection = connection
-        self.table = table
-
-    async def execute(self, statement: Any) -> Any:
-        return await self.connection.execute(
-            statement, execution_options={"schema_translate_map": {Base.metadata.schema: "agentruns"}}
-        )
-
-    async def rows(self) -> list[Row]:
-        return [found._asdict() for found in await self.execute(self.table.select())]
-
-    async def remove(self, row: Row) -> None:
-        key = and_(*(column == row[column.key] for column in self.table.primary_key.columns))
-        await self.execute(self.table.delete().where(key))
-
-    async def add(self, row: Row) -> None:
-        await self.execute(insert(self.table).values(row))
-
-    @asynccontextmanager
-    async def with_other(self, row: Row, name: str) -> AsyncIterator[None]:
-        """Replace a row by one that differs in a column."""
-        other = {**row, name: altered(row[name])}
-        await self.remove(row)
-        await self.add(other)
-        yield
-        await self.remove(other)
-        await self.add(row)
 
 
 async def finding(world: DriveWorld, run_id: RunId) -> str:
@@ -207,7 +124,7 @@ def test_LED_02_every_column_of_every_row_is_held_against_the_fold(in_world: InW
             await RunReader(world.store, world.executables).read(TENANT, run_id)
         assert calls == called == ["a", "a"]
 
-    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+    in_world(work, graph, lease=LONG, maximum_durable_events=6, reuse_verified_prefix=False)
 
 
 @pytest.mark.parametrize("table", [events, checkpoints, attempts, results, admissions], ids=lambda each: each.name)
@@ -231,7 +148,7 @@ def test_LED_02_a_row_too_few_or_too_many_is_found(in_world: InWorld, table: Tab
                 await record.remove(extra)
             await RunReader(world.store, world.executables).read(TENANT, run_id)
 
-    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+    in_world(work, graph, lease=LONG, maximum_durable_events=6, reuse_verified_prefix=False)
 
 
 def test_LED_02_an_outcome_that_no_event_names_is_found(in_world: InWorld) -> None:
@@ -251,7 +168,7 @@ def test_LED_02_an_outcome_that_no_event_names_is_found(in_world: InWorld) -> No
             await Record(connection, outcomes).execute(insert(outcomes).values(values))
             assert await finding(world, run_id) == "row"
 
-    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+    in_world(work, graph, lease=LONG, maximum_durable_events=6, reuse_verified_prefix=False)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +228,7 @@ def test_a_drive_isolates_a_record_that_contradicts_itself_and_calls_nothing(
         with pytest.raises(RunQuarantinedError):
             await world.claimed(run_id)
 
-    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+    in_world(work, graph, lease=LONG, maximum_durable_events=6, reuse_verified_prefix=False)
 
 
 @pytest.mark.parametrize("is_superseded", [True, False])
@@ -336,7 +253,7 @@ def test_a_finding_under_a_fence_that_is_gone_writes_nothing(in_world: InWorld, 
         assert (row.lease_attempt_id is not None) == is_superseded
         assert calls == called
 
-    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+    in_world(work, graph, lease=LONG, maximum_durable_events=6, reuse_verified_prefix=False)
 
 
 def test_LED_23_the_corruption_of_one_run_is_no_affair_of_another(in_world: InWorld) -> None:
@@ -352,4 +269,4 @@ def test_LED_23_the_corruption_of_one_run_is_no_affair_of_another(in_world: InWo
             await world.driven(damaged)
         assert (await world.driven(whole)).outcome is AgentLoopOutcome.SUCCEEDED
 
-    in_world(work, graph, lease=LONG, maximum_durable_events=6)
+    in_world(work, graph, lease=LONG, maximum_durable_events=6, reuse_verified_prefix=False)

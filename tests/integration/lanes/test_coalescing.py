@@ -79,8 +79,9 @@ def test_S1_commits_that_wait_together_are_few_statements(in_world: InWorld, sen
         with sent(world.store) as texts:
             results = await commit_all([each.start() for each in runs], runs[0].committer)
         assert outcomes(results) == {COMMITTED: 50}
-        # The first two find an idle lane and go at once; what gathers meanwhile shares what follows.
-        assert 3 <= commits_of(texts) <= 6
+        # What one turn of the event loop brings goes together, on one connection of the lane; on a busy machine a stamp
+        # may be too old when it arrives, and goes again.
+        assert 1 <= commits_of(texts) <= 3
         assert await started(world) == ids_of(runs)
 
     in_world(work, GRAPH, lease=LONG)
@@ -91,7 +92,7 @@ def test_S1_submits_that_wait_together_are_few_statements(in_world: InWorld, sen
         with sent(world.store) as texts:
             run_ids = await asyncio.gather(*(world.submitted() for _ in range(50)))
         assert len(set(run_ids)) == 50
-        assert 3 <= sum("INSERT INTO agentruns.runs" in text for text in texts) <= 8
+        assert sum("INSERT INTO agentruns.runs" in text for text in texts) == 2
         rows = await world.rows("SELECT run_id::text AS run_id FROM agentruns.runs ORDER BY 1")
         assert [row.run_id for row in rows] == sorted(run_id.text for run_id in run_ids)
 
@@ -196,7 +197,7 @@ def test_LEA_29_a_held_row_delays_nobody_but_its_own_run(in_world: InWorld) -> N
 def test_S4_a_row_that_is_held_for_too_long_is_a_retryable_refusal(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         options = StoreOptions(lock_timeout=timedelta(milliseconds=50))
-        async with AgentRunStore(world.url, options) as impatient:
+        async with AgentRunStore(world.store_url, options) as impatient:
             (run,) = await hands(world, 1, committer=RunCommitter(impatient))
             before = await world.everything()
             async with Stranger(world.url).holding(run.fence.run_id):
@@ -230,8 +231,8 @@ def test_S4_a_set_whose_connection_is_ended_goes_again_and_commits_once(in_world
         stranger = Stranger(world.url)
         async with stranger.locking("node_attempts"):
             tries = asyncio.create_task(commit_all([each.start() for each in runs], runs[0].committer))
-            await stranger.see_waiting(count=2)
-            assert await stranger.terminate_connections() >= 2
+            await stranger.see_waiting()
+            assert await stranger.terminate_connections() >= 1
         assert outcomes(await tries) == {COMMITTED: 20}
         assert await started(world) == ids_of(runs)
 
@@ -251,7 +252,7 @@ def test_H2_connections_that_were_ended_while_idle_are_opened_again_in_silence(i
 
 def test_H1_a_demoted_primary_is_left_for_a_new_connection(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
-        async with AgentRunStore(world.url, StoreOptions(pool_size=1)) as single:
+        async with AgentRunStore(world.store_url, StoreOptions(pool_size=1)) as single:
             (run,) = await hands(world, 1, committer=RunCommitter(single))
             async with single._engine.connect() as connection:
                 await connection.exec_driver_sql("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
@@ -263,18 +264,22 @@ def test_H1_a_demoted_primary_is_left_for_a_new_connection(in_world: InWorld) ->
 
 def test_S4_a_lost_answer_leaves_every_item_of_its_set_idempotent(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
-        async with WireProxy.before(world.url) as proxy, AgentRunStore(proxy.url) as behind:
+        options = StoreOptions(lane_connections=1)
+        async with WireProxy.before(world.store_url) as proxy, AgentRunStore(proxy.url, options) as behind:
             runs = await hands(world, 22, committer=RunCommitter(behind))
             committer, plans = runs[0].committer, [each.start() for each in runs]
-            # Both connections of the lane know the statement: what is sent from here on is its parameters.
-            assert outcomes(await commit_all(plans[:2], committer)) == {COMMITTED: 2}
+            # The connection of the lane knows the statement: what is sent from here on is its parameters.
+            assert outcomes(await commit_all(plans[:1], committer)) == {COMMITTED: 1}
             stranger = Stranger(world.url)
             async with stranger.locking("node_attempts"):
+                under_way = asyncio.create_task(commit_all(plans[1:2], committer))
+                await stranger.see_waiting(count=1)
+                # All others share the set whose answer is lost.
                 tries = asyncio.create_task(commit_all(plans[2:], committer))
-                # Two sets are under way, of one item each; all others share the one whose answer is lost.
-                await stranger.see_waiting(count=2)
+                await asyncio.sleep(0)
                 proxy.lose_answer(STARTED)
-            assert outcomes(await tries) == {COMMITTED: 2, IDEMPOTENT: 18}
+            assert outcomes(await under_way) == {COMMITTED: 1}
+            assert outcomes(await tries) == {IDEMPOTENT: 20}
             assert proxy.lost == 1
             assert outcomes(await commit_all(plans, committer)) == {IDEMPOTENT: 22}
             assert await started(world) == ids_of(runs)
@@ -287,9 +292,13 @@ def test_S3_a_waiter_that_gives_up_withdraws_what_has_not_gone_out(in_world: InW
         runs = await hands(world, 12)
         stranger, committer = Stranger(world.url), runs[0].committer
         async with stranger.locking("node_attempts"):
-            tries = [asyncio.create_task(committer.commit(each.start())) for each in runs]
-            await stranger.see_waiting(count=2)
+            tries: list[asyncio.Task[CommitResult]] = []
+            for run in runs[:2]:
+                tries.append(asyncio.create_task(committer.commit(run.start())))
+                await stranger.see_waiting(count=len(tries))
             # The first two are under way, the others wait for a free connection of the lane.
+            tries += [asyncio.create_task(committer.commit(each.start())) for each in runs[2:]]
+            await asyncio.sleep(0)
             given_up = [tries[0], *tries[5:8]]
             for each in given_up:
                 each.cancel()
@@ -334,7 +343,7 @@ def test_LEA_23_a_fence_of_one_run_says_nothing_about_another(in_world: InWorld)
 
 def test_S5_sets_of_two_processes_over_the_same_runs_never_wait_in_a_circle(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
-        async with AgentRunStore(world.url, world.store.options) as other:
+        async with AgentRunStore(world.store_url, world.store.options) as other:
             runs = await hands(world, 40)
             seconds = timedelta(seconds=1)
             for round_number in range(1, 6):

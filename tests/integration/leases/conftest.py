@@ -11,8 +11,8 @@ from agentruns.testing.movable_clock import MovableClock
 
 
 @pytest.fixture
-def clock(database_url: str, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> MovableClock:
+def clock(owner_url: str, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> MovableClock:
     """The clock of the test's database."""
-    movable = MovableClock(database_url)
+    movable = MovableClock(owner_url)
     run(movable.install())
     return movable

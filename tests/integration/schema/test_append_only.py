@@ -177,14 +177,14 @@ def test_DB_2_retention_deletes_and_nothing_else(database_url: str, within: With
     assert within(database_url, attempt) == [(name, state) for name in TABLES for state in ("", "AR005", "AR005")]
 
 
-def test_DB_2_setting_of_another_schema_or_of_an_ended_transaction_opens_nothing(database_url: str, run: Run) -> None:
+def test_DB_2_setting_of_another_schema_or_of_an_ended_transaction_opens_nothing(owner_url: str, run: Run) -> None:
     def attempt(connection: Connection, schema: str | None) -> str:
         if schema is not None:
             connection.execute(text(RETENTION.format(schema)))
         return state_of(connection, "DELETE FROM agentruns.run_events WHERE false")
 
     async def work() -> list[str]:
-        async with create_async_engine(database_url, poolclass=NullPool).connect() as connection:
+        async with create_async_engine(owner_url, poolclass=NullPool).connect() as connection:
             states = [await connection.run_sync(attempt, schema) for schema in ("other", "agentruns", None)]
             await connection.commit()
             return [*states, await connection.run_sync(attempt, None)]

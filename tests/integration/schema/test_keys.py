@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from agentruns.migrations.catalogue import read_catalogue
+from agentruns.store.verification.catalogue import read_catalogue
 
 Within = Callable[[str, Callable[[Connection], Any]], Any]
 

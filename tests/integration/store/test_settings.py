@@ -39,7 +39,7 @@ async def set_for_database(url: str, setting: str, value: str) -> None:
     ],
 )
 def test_OPS_14_a_weaker_setting_is_refused_at_the_first_connection(
-    database_url: str, run: Run, setting: str, value: str
+    database_url: str, owner_url: str, run: Run, setting: str, value: str
 ) -> None:
     async def work() -> None:
         for name, good in (
@@ -48,10 +48,10 @@ def test_OPS_14_a_weaker_setting_is_refused_at_the_first_connection(
             ("idle_in_transaction_session_timeout", "15s"),
             ("synchronous_commit", "on"),
         ):
-            await set_for_database(database_url, name, good)
+            await set_for_database(owner_url, name, good)
         async with AgentRunStore(database_url, StoreOptions(settings="role")):
             pass
-        await set_for_database(database_url, setting, value)
+        await set_for_database(owner_url, setting, value)
         with pytest.raises(InvalidOptionError) as caught:
             await AgentRunStore(database_url, StoreOptions(settings="role")).open()
         assert caught.value.option == setting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any
@@ -31,6 +31,7 @@ from agentruns.runtime.store import AgentRunStore
 from agentruns.store.options import StoreOptions
 from agentruns.testing import graphs as sample_graphs
 from agentruns.testing import samples
+from agentruns.testing.stored_stories import Teller
 
 TENANT = samples.TENANT
 KEYWORDS: sample_graphs.Keywords = {"input": {"type": "object"}, "state": {"type": "object"}}
@@ -74,9 +75,15 @@ def executables_of(
 
 @frozen
 class Kit:
-    """Make submissions against one database, and look at what they left."""
+    """Make submissions against one database, and look at what they left.
+
+    Attributes:
+        url: for the role that submits.
+        owner_url: of the same database, for a superuser.
+    """
 
     url: str
+    owner_url: str
     graph: CompiledGraph
     executables: ExecutableGraphRegistry
 
@@ -92,6 +99,7 @@ class Kit:
         evidence: JsonTree = None,
         evidence_type: str | None = None,
         limits: BudgetLimits | None = None,
+        agent: str = "sample-agent",
     ) -> DurableAgentAdmissionRequest:
         """Ask for a run with fresh ids; equal arguments make equal content."""
         pinned = graph or self.graph
@@ -99,7 +107,7 @@ class Kit:
         return samples.admission_request(
             tenant_id=tenant_id,
             ids=ids or AgentRunIds.generate(),
-            descriptor=self.agent,
+            descriptor=self.agent_of(agent),
             request=samples.agent_request(
                 input={"text": "hello"} if input is None else input, input_schema=input_schema, budget_limits=limits
             ),
@@ -114,9 +122,10 @@ class Kit:
             initial_state=samples.graph_state({} if state is None else state, schema=pinned.state_schema),
         )
 
-    @property
-    def agent(self) -> AgentDescriptor:
+    @staticmethod
+    def agent_of(name: str) -> AgentDescriptor:
         return samples.agent(
+            name,
             input_schema=samples.schema_reference("input", **KEYWORDS["input"]),
             output_schema=samples.schema_reference("output"),
         )
@@ -133,9 +142,9 @@ class Kit:
             yield facade
 
     @asynccontextmanager
-    async def engine(self, **options: Any) -> AsyncIterator[AsyncEngine]:
-        """Make an engine as an application has one."""
-        engine = create_async_engine(self.url, **(options or {"poolclass": NullPool}))
+    async def engine(self, *, as_owner: bool = False, **options: Any) -> AsyncIterator[AsyncEngine]:
+        """Make an engine as an application has one, or for whoever may damage what is stored."""
+        engine = create_async_engine(self.owner_url if as_owner else self.url, **(options or {"poolclass": NullPool}))
         try:
             yield engine
         finally:
@@ -152,11 +161,12 @@ class Kit:
         return executables_of(*((self.graph,) if graphs is None else graphs), evidence=evidence, more=more)
 
     def sent(self, engine: AsyncEngine) -> list[str]:
-        """Collect the statements that an engine sends from now on."""
+        """Collect the statements that an engine sends from now on; that others are told of it is none of a call's."""
         statements: list[str] = []
 
         def before(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-            statements.append(statement)
+            if "pg_notify" not in statement:
+                statements.append(statement)
 
         event.listen(engine.sync_engine, "before_cursor_execute", before)
         return statements
@@ -176,7 +186,26 @@ class Kit:
             return await self.count(connection)
 
 
-@pytest.fixture
-def kit(database_url: str) -> Kit:
+@pytest.fixture(name="graph_of", scope="session")
+def give_graph_of() -> Callable[..., CompiledGraph]:
+    """Make graphs like the sample one: ``graph_of(name, version=…)``."""
+    return graph_of
+
+
+@pytest.fixture(scope="session")
+def kit_of(server: Any) -> Callable[[str], Kit]:
+    """Make the kit of a migrated database: ``kit_of(url)``."""
     graph = graph_of()
-    return Kit(database_url, graph, executables_of(graph, evidence={}))
+    executables = executables_of(graph, evidence={})
+    return lambda url: Kit(url, server.superuser_url(url), graph, executables)
+
+
+@pytest.fixture
+def kit(database_url: str, kit_of: Callable[[str], Kit]) -> Kit:
+    return kit_of(database_url)
+
+
+@pytest.fixture
+def tell(kit: Kit) -> Teller:
+    """Bring runs where stories lead: ``await tell(runs, name)``."""
+    return Teller(kit)

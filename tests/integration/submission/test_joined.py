@@ -44,13 +44,15 @@ class Order(AppBase):
     run_id: Mapped[str | None] = mapped_column(Uuid(as_uuid=False))
 
 
-CREATE = """CREATE TABLE app_orders (number bigint PRIMARY KEY, title text NOT NULL, tenant_id text COLLATE "C",
+CREATE = """CREATE TABLE public.app_orders (number bigint PRIMARY KEY, title text NOT NULL, tenant_id text COLLATE "C",
     run_id uuid, FOREIGN KEY (tenant_id, run_id) REFERENCES agentruns.runs (tenant_id, run_id))"""
 
 
-async def create_orders(engine: Any) -> None:
-    async with engine.begin() as connection:
+async def create_orders(kit: Any) -> None:
+    """Migrate the application, which a role of its own does: a runtime may not refer to our tables."""
+    async with kit.engine(as_owner=True) as engine, engine.begin() as connection:
         await connection.execute(text(CREATE))
+        await connection.execute(text("GRANT ALL ON public.app_orders TO PUBLIC"))
 
 
 async def orders(engine: Any) -> int:
@@ -75,7 +77,7 @@ def test_SUB_08_a_pool_of_one_without_overflow_suffices(kit: Any, run: Run) -> N
 def test_SUB_09_rows_and_run_commit_or_roll_back_together(kit: Any, run: Run) -> None:
     async def work() -> None:
         async with kit.runs() as runs, kit.engine() as engine:
-            await create_orders(engine)
+            await create_orders(kit)
             key, request = AgentSubmissionKey.generate(), kit.request()
             for ends_well in (False, True):
                 async with AsyncSession(engine) as session:
@@ -112,7 +114,7 @@ async def settings(session: AsyncSession) -> Any:
 def test_O5_a_retry_with_other_candidates_gives_the_id_of_the_winner(kit: Any, run: Run) -> None:
     async def work() -> None:
         async with kit.runs() as runs, kit.engine() as engine:
-            await create_orders(engine)
+            await create_orders(kit)
             key = AgentSubmissionKey.generate()
             winner = await runs.submit(key, kit.request())
             async with AsyncSession(engine) as session:
@@ -131,7 +133,7 @@ def test_O5_a_retry_with_other_candidates_gives_the_id_of_the_winner(kit: Any, r
 def test_SUB_07_after_each_conflict_the_transaction_is_usable(kit: Any, run: Run, level: str) -> None:
     async def work() -> None:
         async with kit.runs() as runs, kit.engine(isolation_level=level) as engine:
-            await create_orders(engine)
+            await create_orders(kit)
             key, request = AgentSubmissionKey.generate(), kit.request()
             await runs.submit(key, request)
             conflicts = [
@@ -158,7 +160,12 @@ def test_SUB_07_after_each_conflict_the_transaction_is_usable(kit: Any, run: Run
 @pytest.mark.parametrize("missing", ["agent_submission_keys", "agent_admissions"])
 def test_SUB_07_a_run_without_its_rows_is_corrupt_and_the_transaction_usable(kit: Any, run: Run, missing: str) -> None:
     async def work() -> None:
-        async with kit.runs() as runs, kit.engine() as engine, engine.connect() as connection, connection.begin():
+        async with (
+            kit.runs() as runs,
+            kit.engine(as_owner=True) as engine,
+            engine.connect() as connection,
+            connection.begin(),
+        ):
             request = kit.request()
             await runs.submit(AgentSubmissionKey.generate(), request, session=connection)
             await connection.execute(text("SET LOCAL session_replication_role = replica"))
@@ -215,7 +222,7 @@ def fresh() -> AgentSubmissionKey:
 def test_O3_an_invalid_pending_object_is_the_callers_own_error(kit: Any, run: Run) -> None:
     async def work() -> None:
         async with kit.runs() as runs, kit.engine() as engine:
-            await create_orders(engine)
+            await create_orders(kit)
             async with AsyncSession(engine) as session:
                 session.add(Order(number=1))
                 assert (await runs.submit(fresh(), kit.request(), session=session)).outcome is COMMITTED

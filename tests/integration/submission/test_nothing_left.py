@@ -42,7 +42,7 @@ CREATE FUNCTION public.broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAI
 
 
 async def execute(kit: Any, *statements: str) -> None:
-    async with kit.engine() as engine, engine.begin() as connection:
+    async with kit.engine(as_owner=True) as engine, engine.begin() as connection:
         for statement in statements:
             await connection.execute(text(statement))
 
@@ -90,7 +90,7 @@ def test_SUB_14_the_raw_key_and_private_content_are_nowhere(
             await failing(runs.submit(key, kit.request(input=[canary])), seen)
 
     run(work())
-    dump = dump_of(kit.url)
+    dump = dump_of(kit.owner_url)
     assert "agentruns.agent_submission_keys" in dump
     for text_seen in (dump, seen.getvalue()):
         assert key.text not in text_seen
@@ -135,7 +135,7 @@ def dump_of(url: str) -> str:
 
 def test_a_cancelled_caller_leaves_no_half_admission(kit: Any, run: Run) -> None:
     async def work() -> None:
-        async with AgentRunStore(kit.url, StoreOptions(pool_size=2)) as store:
+        async with AgentRunStore(kit.url, StoreOptions(pool_size=2, notifies=False)) as store:
             runs = DurableAgentRuns(store, kit.executables)
             await runs.publish(kit.request().tenant_id, kit.graph)
             keys = [AgentSubmissionKey.generate() for _ in range(60)]

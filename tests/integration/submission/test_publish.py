@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from agentruns.domain.submission_key import AgentSubmissionKey
 from agentruns.errors import (
     ExecutableGraphUnavailableError,
     IdConflictError,
+    UnitOfWorkError,
 )
+from agentruns.runtime.joined import JoinedAgentRuns
 from agentruns.testing.graphs import graph_of
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -52,5 +55,27 @@ def test_a_version_of_a_graph_is_published_once(kit: Any, run: Run) -> None:
                 with pytest.raises(IdConflictError):
                     await runs.publish(tenant, other, session=connection)
                 assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
+
+    run(work())
+
+
+def test_a_read_only_transaction_is_refused_and_can_be_used_on(kit: Any, run: Run) -> None:
+    """What the tenant has already is evidence, and wins."""
+
+    async def work() -> None:
+        async with kit.runs() as runs, kit.engine() as engine, engine.connect() as connection, connection.begin():
+            tenant, joined = kit.request().tenant_id, JoinedAgentRuns(kit.executables)
+            await connection.execute(text("SET TRANSACTION READ ONLY"))
+            for call in (
+                runs.publish(TenantId("tenant-b"), kit.graph, session=connection),
+                connection.run_sync(partial(joined.publish, TenantId("tenant-b"), kit.graph)),
+            ):
+                with pytest.raises(UnitOfWorkError) as refused:
+                    await call
+                assert refused.value.reason == "read_only"
+            assert await runs.publish(tenant, kit.graph, session=connection) is IDEMPOTENT
+            with pytest.raises(IdConflictError):
+                await runs.publish(tenant, graph_of([GraphNode.of("a", terminal=True)]), session=connection)
+            assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
 
     run(work())

@@ -26,7 +26,7 @@ COMMITTED, IDEMPOTENT = MutationOutcome.COMMITTED, MutationOutcome.IDEMPOTENT
 
 def kinds(sent: list[str]) -> list[str]:
     """Name the statements in the order in which they were sent, and forget them."""
-    marks = {"INSERT INTO agentruns.runs": "insert", "is_read_only": "probe", "is_head_passed": "ends"}
+    marks = {"INSERT INTO agentruns.runs": "insert", "is_head_passed": "ends", "is_read_only": "probe"}
     found = [next((kind for mark, kind in marks.items() if mark in each), each) for each in sent]
     sent.clear()
     return found

@@ -36,14 +36,14 @@ ONE_RUN = {"agent_admissions": 1, "agent_submission_keys": 1, "run_checkpoints":
 
 def kinds(sent: list[str]) -> list[str]:
     """Name the statements in the order in which they were sent, and forget them."""
-    marks = {"INSERT INTO agentruns.runs": "insert", "is_read_only": "probe", "is_head_passed": "ends"}
+    marks = {"INSERT INTO agentruns.runs": "insert", "is_head_passed": "ends", "is_read_only": "probe"}
     found = [next((kind for mark, kind in marks.items() if mark in each), each) for each in sent]
     sent.clear()
     return found
 
 
 async def execute(kit: Any, *statements: str) -> None:
-    async with kit.engine() as engine, engine.begin() as connection:
+    async with kit.engine(as_owner=True) as engine, engine.begin() as connection:
         for statement in statements:
             await connection.execute(text(statement))
 

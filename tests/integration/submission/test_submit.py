@@ -219,7 +219,7 @@ def test_admit_with_another_id_under_the_run_id_is_a_conflict(kit: Any, run: Run
 
 def test_a_stored_run_without_its_submission_is_corrupt_for_own_calls_too(kit: Any, run: Run) -> None:
     async def work() -> None:
-        async with kit.runs() as runs, kit.engine() as engine:
+        async with kit.runs() as runs, kit.engine(as_owner=True) as engine:
             request, key = kit.request(), AgentSubmissionKey.generate()
             await runs.submit(key, request)
             async with engine.begin() as connection:

@@ -46,6 +46,7 @@ RUN = RunId.generate()
         (CorruptDataError(component="run_events.digest"), 5),
         (SchemaVerificationError(reason="not_migrated", schema="agentruns"), 6),
         (StoreUnavailableError(attempts=3), 7),
+        (ConnectionError(), 7),
         (CommitOutcomeUnknownError(attempts=3), 7),
         (ContentionError(reason="migration_lock"), 7),
     ],

@@ -55,6 +55,20 @@ def test_a_document_for_people_has_a_line_a_member(capsys: pytest.CaptureFixture
     }
 
 
+def test_a_long_list_in_a_document_has_a_line_an_item_and_a_long_item_several(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Output(Settings()).document({"short": ["a", "b"], "long": ["a", "b" * 97, "c " * 60]})
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "short  a, b",
+        "long   a",
+        f"       {'b' * 97}",
+        f"       {'c ' * 46}c",
+        f"         {'c ' * 12}c",
+    ]
+
+
 def test_a_row_in_a_pipe_stays_on_one_line_whatever_its_length(capsys: pytest.CaptureFixture[str]) -> None:
     Output(Settings()).lines([{"a": "x" * 500, "b": "[red]y"}], columns=("a", "b"))
     rows = [line for line in capsys.readouterr().out.splitlines() if "x" in line]

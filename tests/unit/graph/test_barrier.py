@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha256
@@ -288,11 +289,12 @@ def test_7_successors_fit_into_the_parallelism() -> None:
         (ReducerRejectedError(code="no"), "reducer_rejected", None),
         (ValueError("canary"), "reducer_raised", "reducer"),
         (RecursionError(), "reducer_raised", "reducer"),
+        (asyncio.CancelledError(), "reducer_raised", "reducer"),
         (BarrierRejectedError(reason="mine"), "reducer_raised", "reducer"),
     ],
 )
 def test_8_a_reducer_that_refuses_or_raises(
-    graph: ExecutableGraph, error: Exception, reason: str, read: str | None
+    graph: ExecutableGraph, error: BaseException, reason: str, read: str | None
 ) -> None:
     executable, _ = with_reducer(graph, raising(error))
     assert rejected(executable, {"a": result(update={}), "b": result()}) == (reason, ["a"])
@@ -313,9 +315,10 @@ def test_8_a_reducer_that_cannot_run_now(graph: ExecutableGraph, error: Exceptio
     assert unavailable(executable, {"a": result(update={})}) == reason
 
 
-def test_8_an_interrupt_of_the_process_passes(graph: ExecutableGraph) -> None:
-    executable, _ = with_reducer(graph, raising(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_8_an_interrupt_of_the_process_passes(graph: ExecutableGraph, raised: type[BaseException]) -> None:
+    executable, _ = with_reducer(graph, raising(raised()))
+    with pytest.raises(raised):
         plan(executable, {"a": result(update={})})
 
 

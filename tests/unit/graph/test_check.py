@@ -26,11 +26,13 @@ from agentruns.domain.graph.results import (
     WaitControl,
 )
 from agentruns.domain.graph.returns import Continue, Finish, Route, Suspend, take_return
+from agentruns.domain.identity import SchemaReference
 from agentruns.domain.ids import EventId, InvocationId, WaitId
 from agentruns.domain.json_limits import JsonLimits
 from agentruns.domain.numbers import DurationMillis, InvocationNumber
 from agentruns.domain.payload import JournalPayload
 from agentruns.domain.scalars import JournalEventKind, NodeId, RouteId
+from agentruns.domain.schema import JsonSchemaRegistry
 from agentruns.domain.usage import BudgetUsage
 from agentruns.domain.waits import NodeWait
 from agentruns.errors import ExecutableGraphUnavailableError, InvalidValueError
@@ -308,6 +310,32 @@ def test_a_stored_result_is_held_against_the_same_rules(
     assert caught.value.reason == expected
 
 
+def test_what_has_accepted_a_result_need_not_again_but_nothing_else_is_believed(
+    graph: ExecutableGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, returned = result(change=Update(data=value({"n": 1}))), checked(graph, {"n": 1})
+    verify_result(graph, node_id=NODE, result=stored, invocations={})
+    asked: list[BoundedJson] = []
+    validate = JsonSchemaRegistry.validate
+
+    def counted(registry: JsonSchemaRegistry, reference: SchemaReference, tree: BoundedJson) -> None:
+        asked.append(tree)
+        validate(registry, reference, tree)
+
+    monkeypatch.setattr(JsonSchemaRegistry, "validate", counted)
+    for each in (stored, returned):
+        verify_result(graph, node_id=NODE, result=each, invocations={})
+        assert not asked
+        with pytest.raises(InvalidValueError, match="control_undeclared"):
+            verify_result(graph, node_id=NodeId("c"), result=each, invocations={})
+        with pytest.raises(InvalidValueError, match="binding_invalid"):
+            verify_result(graph, node_id=NODE, result=each, invocations={CALL: Call(status=InvocationStatus.FAILED)})
+        other = executable_of(NODES, keywords={"update": {"type": "null"}})
+        with pytest.raises(InvalidValueError, match="update_rejected"):
+            verify_result(other, node_id=NODE, result=each, invocations={})
+        asked.clear()
+
+
 def test_a_declared_failure_is_recorded() -> None:
     declared = failure(retry_advice=SafeAfter(delay=DurationMillis(5)))
     assert check_failure(declared) == NodeFailure(failure=declared, usage=BudgetUsage.zero())
@@ -339,6 +367,13 @@ def test_a_failure_that_no_node_may_declare(members: dict[str, Any], usage: Any,
     with pytest.raises(InvalidValueError) as caught:
         check_failure(failure(**members), usage)
     assert (caught.value.type_name, caught.value.reason) == ("NodeFailure", expected)
+
+
+@pytest.mark.parametrize("declared", ["card declined", None, {"code": "card.declined"}, ValueError("card declined")])
+def test_what_is_no_failure_at_all_cannot_be_declared(declared: Any) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        check_failure(declared, 5)
+    assert (caught.value.type_name, caught.value.reason) == ("NodeFailure", "unknown_shape")
 
 
 def test_returns_do_not_show_their_data() -> None:

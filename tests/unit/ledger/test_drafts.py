@@ -32,7 +32,6 @@ from agentruns.domain.ledger.findings import quarantine_cause
 from agentruns.domain.ledger.outcomes import CancellationRequest, StoredFailure
 from agentruns.domain.ledger.rows import CheckpointRow, ResultRow, RunProjection, StartRow
 from agentruns.domain.ledger.state import RunState
-from agentruns.domain.ledger.superstep import successor
 from agentruns.domain.numbers import FencingEpoch, JournalSequence, Superstep
 from agentruns.domain.quarantine import QuarantineCause
 from agentruns.domain.scalars import NodeId
@@ -268,7 +267,7 @@ def test_a_state_made_from_the_ends_can_be_cancelled() -> None:
     with pytest.raises(InvariantError, match="checkpoint"):
         ends.barrier(GRAPH)
     with pytest.raises(InvariantError, match="checkpoint"):
-        successor(ends, full_plan(), sample_id(CheckpointId, 1))
+        ends.successor(full_plan(), sample_id(CheckpointId, 1))
     with pytest.raises(RunNotRunnableError, match="no_checkpoint"):
         classify(ends, epoch=FencingEpoch(1), now=run.now)
     with pytest.raises(InvariantError, match="checkpoint"):

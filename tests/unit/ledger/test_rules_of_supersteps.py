@@ -35,7 +35,6 @@ from agentruns.domain.ledger.data import (
     RegisteredWait,
 )
 from agentruns.domain.ledger.outcomes import StoredCancellation, StoredSuccess
-from agentruns.domain.ledger.superstep import successor
 from agentruns.domain.numbers import DurationMillis, Superstep
 from agentruns.domain.scalars import NodeId, RouteId
 from agentruns.domain.usage import BudgetUsage
@@ -176,10 +175,20 @@ def test_a_failure_advises_what_its_event_says() -> None:
 
 def continued(run: ScriptedRun, **changes: Any) -> tuple[BarrierContinued, dict[Digest, BodyRow]]:
     plan = run.state.barrier(run.graph)
-    checkpoint = successor(run.state, plan, run.checkpoint_id())
+    checkpoint = run.state.successor(plan, run.checkpoint_id())
     data = BarrierContinued(superstep=run.state.superstep, checkpoint_digest=checkpoint.digest)
     row = evolve(BodyRow.of_state(checkpoint.checkpoint_id, plan.state), **changes)
     return data, {checkpoint.digest: row}
+
+
+def test_a_successor_is_described_once_for_a_plan_and_an_id() -> None:
+    run = ScriptedRun(GRAPH)
+    run.run_node("a", update={"n": 1})
+    plan, first, second = run.state.barrier(run.graph), run.checkpoint_id(), run.checkpoint_id()
+    made = run.state.successor(plan, first)
+    assert run.state.successor(plan, first) is made
+    assert run.state.successor(plan, second) == evolve(made, checkpoint_id=second)
+    assert run.state.successor(evolve(plan), second) == evolve(made, checkpoint_id=second)
 
 
 def test_a_barrier_is_the_plans() -> None:
@@ -284,7 +293,7 @@ def test_a_success_has_the_plans_output() -> None:
     run = ScriptedRun(GRAPH)
     run.run_node("a", finish())
     plan = run.state.barrier(GRAPH)
-    checkpoint = successor(run.state, plan, run.checkpoint_id())
+    checkpoint = run.state.successor(plan, run.checkpoint_id())
     state_row = {checkpoint.digest: BodyRow.of_state(checkpoint.checkpoint_id, plan.state)}
     wrong: Any
     for wrong in (

@@ -102,3 +102,20 @@ def test_DRV_09_the_deadline_comes_before_the_lease_can_be_taken_over(
     # The database reads its clock after the request has arrived, and grants the lease from there.
     lease = held(duration=duration, observed=timedelta(0), sent_at=sent_at)
     assert lease.deadline(duration) < sent_at + transit + duration.total_seconds() * rate
+
+
+@given(
+    rate=st.floats(0.99, 1.01),
+    transit=st.floats(0, 5),
+    seconds=st.floats(0.1, 300),
+    seen=st.floats(0, 1, exclude_max=True),
+)
+def test_DRV_09_nor_does_a_later_look_at_a_lease_move_the_deadline_past_its_end(
+    rate: float, transit: float, seconds: float, seen: float
+) -> None:
+    duration = timedelta(seconds=seconds)
+    observed = duration * seen
+    lease = held(duration=duration, observed=observed, sent_at=1000.0)
+    # What is left by the database's clock, which the request reached after its transit, passes at the database's rate.
+    left = (duration - observed).total_seconds()
+    assert lease.deadline(duration) < 1000.0 + transit + left / rate

@@ -65,11 +65,18 @@ def parcel(item: str, *, key: str | None = None, size: int = 0) -> Parcel[str]:
 
 
 async def asked(lane: Lane[str, str], *parcels: Parcel[str]) -> list[asyncio.Task[str]]:
-    """Ask for all, in this order, and let them reach the lane."""
-    tasks = [asyncio.create_task(lane.ask(each)) for each in parcels]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    """Ask for all, one after the other: what may go has gone before the next one asks."""
+    tasks = []
+    for each in parcels:
+        tasks.append(asyncio.create_task(lane.ask(each)))
+        await settled()
     return tasks
+
+
+async def settled() -> None:
+    """Let an item reach the lane, and the lane the server."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 def within(work: Callable[[], Awaitable[None]]) -> None:
@@ -92,6 +99,17 @@ def test_DRV_19_one_item_goes_at_once_and_what_gathers_meanwhile_shares_the_next
     within(work)
 
 
+def test_what_one_turn_of_the_loop_brings_goes_together_in_a_share_for_each_connection() -> None:
+    async def work() -> None:
+        server = Server()
+        server.gate.set()
+        lane = lane_of(server, connections=2)
+        assert await asyncio.gather(*(lane.ask(parcel(each)) for each in "abcde")) == ["A", "B", "C", "D", "E"]
+        assert server.sets == [(("a", "b", "c"), False), (("d", "e"), False)]
+
+    within(work)
+
+
 def test_DRV_19_free_connections_share_what_is_pending() -> None:
     async def work() -> None:
         server = Server()
@@ -101,8 +119,21 @@ def test_DRV_19_free_connections_share_what_is_pending() -> None:
         server.gate.set()
         await asyncio.gather(*tasks)
         assert server.busiest == 2
-        # The first to be free takes all: the other connection is still busy when it looks.
-        assert server.sets[2:] == [(tuple("cdefg"), False)]
+        # Both are free when they look, and share what is pending.
+        assert server.sets[2:] == [(tuple("cde"), False), (tuple("fg"), False)]
+
+    within(work)
+
+
+def test_DRV_21_a_lane_that_takes_all_shares_nothing_out_and_knows_no_greatest_set() -> None:
+    async def work() -> None:
+        server = Server()
+        server.gate.set()
+        retry = Retry(attempts=3, initial_delay=timedelta(milliseconds=1), schema="agentruns")
+        lane: Lane[str, str] = Lane(server, retry, 2, takes_all=True)
+        names = [f"item-{place}" for place in range(2 * MAXIMUM_ITEMS)]
+        await asyncio.gather(*(lane.ask(parcel(each)) for each in names))
+        assert server.sets == [(tuple(names), False)]
 
     within(work)
 
@@ -251,7 +282,7 @@ def test_S3_a_waiter_that_is_cancelled_after_its_item_went_out_changes_nothing_f
         server.gate.set()
         await tasks[0]
         server.gate.clear()
-        await asyncio.sleep(0)
+        await settled()
         assert server.sets[1] == (("b", "c", "d"), False)
         tasks[2].cancel()
         await asyncio.sleep(0)

@@ -29,6 +29,7 @@ from agentruns.errors import (
 from agentruns.runtime.clock import DatabaseClock
 from agentruns.runtime.held_lease import HeldLease
 from agentruns.runtime.lease_keeper import LeaseKeeper
+from agentruns.runtime.lease_renewals import LeaseRenewals, RenewedLease
 from agentruns.store.options import StoreOptions
 from agentruns.testing.samples import sample_id
 
@@ -57,6 +58,7 @@ class Store:
 
     options: StoreOptions
     clock: DatabaseClock = field(factory=DatabaseClock)
+    lease_renewals: LeaseRenewals = field(factory=LeaseRenewals)
     faults: list[AgentRunsError | None] = field(factory=list)
     fault: AgentRunsError | None = None
     hangs: bool = False
@@ -87,6 +89,13 @@ class Store:
             head=JournalHead(sequence=JournalSequence(1), digest=plain_digest(b"head"), recorded_at=NOON),
             superstep=Superstep(0),
         )
+
+
+class Hanging(LeaseRenewals):
+    """Renewals that never come."""
+
+    def join(self, lease: RenewedLease) -> None:
+        """Take the lease and do nothing for it."""
 
 
 def kept(**changes: Any) -> tuple[Store, LeaseKeeper]:
@@ -338,6 +347,121 @@ def test_cancelling_whoever_waits_ends_the_work_first() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await waiting
         assert ended.is_set()
+
+    within(work)
+
+
+def test_whoever_waits_may_go_on_after_the_lease_of_its_work_was_lost() -> None:
+    async def work() -> None:
+        _, keeper = kept(fault=lost("stale_fence"))
+        task = asyncio.current_task()
+        assert task is not None
+        async with keeper:
+            with pytest.raises(LeaseLostError) as error:
+                await keeper.guard(asyncio.sleep(10))
+        assert error.value.reason == "stale_fence"
+        assert error.value.__context__ is None
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)
+
+    within(work)
+
+
+def test_work_that_ends_by_itself_while_its_lease_is_lost_has_ended() -> None:
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+        return "ended"
+
+    async def work() -> None:
+        _, keeper = kept(fault=lost("stale_fence"))
+        task = asyncio.current_task()
+        assert task is not None
+        async with keeper:
+            assert await keeper.guard(stubborn()) == "ended"
+        assert task.cancelling() == 0
+
+    within(work)
+
+
+def test_a_cancellation_of_whoever_waits_goes_before_the_loss_of_the_lease() -> None:
+    async def work() -> None:
+        _, keeper = kept(fault=lost("stale_fence"))
+        losing = asyncio.Event()
+
+        async def node() -> None:
+            try:
+                await asyncio.sleep(10)
+            finally:
+                losing.set()
+                await asyncio.sleep(0.05)
+
+        async def driven() -> None:
+            async with keeper:
+                await keeper.guard(node())
+
+        waiting = asyncio.create_task(driven())
+        await losing.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    within(work)
+
+
+def test_the_watchdog_needs_nobody_who_renews() -> None:
+    async def work() -> None:
+        store, keeper = kept()
+        store.lease_renewals = Hanging()
+        async with keeper:
+            with pytest.raises(LeaseLostError) as error:
+                # Nothing else ends this within the time that a test has.
+                await keeper.guard(asyncio.sleep(10))
+        assert error.value.reason == "expired"
+        assert store.asked == []
+
+    within(work)
+
+
+@pytest.mark.parametrize(("left", "renewals"), [(0.2, 1), (0.8, 0)])
+def test_a_lease_is_renewed_at_once_when_at_most_half_of_it_is_left(left: float, renewals: int) -> None:
+    async def work() -> None:
+        store, keeper = kept(lease=timedelta(seconds=1))
+        lease = evolve(keeper.held.lease, expires_at=NOON.plus(timedelta(seconds=left)))
+        held = evolve(keeper.held, lease=lease, sent_at=time.monotonic())
+        async with LeaseKeeper(store, held, interval=INTERVAL) as other:  # type: ignore[arg-type]  # as above
+            await other.guard(asyncio.sleep(0.05))
+        assert other.renewals == len(store.asked) == renewals
+
+    within(work)
+
+
+def test_a_renewal_asks_for_one_lease_from_now_however_often_it_comes() -> None:
+    async def work() -> None:
+        store, keeper = kept()
+        async with keeper:
+            for _ in range(5):
+                await keeper.renew()
+                await asyncio.sleep(0.01)
+        # It asks before it is sent, and its clock is never ahead of the database's.
+        granted = [desired.minus(now) for desired, now in store.asked]
+        assert len(granted) == 5
+        assert all(LEASE - timedelta(milliseconds=50) < each <= LEASE for each in granted)
+
+    within(work)
+
+
+def test_renewals_that_bring_nothing_are_not_repeated_without_a_pause() -> None:
+    refused = RefusedError(tenant_id=FENCE.tenant_id, run_id=FENCE.run_id, reason="lease_not_extended")
+
+    async def work() -> None:
+        store, keeper = kept(fault=refused, lease=timedelta(seconds=2))
+        store.seen = keeper.held.lease
+        async with keeper:
+            await keeper.guard(asyncio.sleep(0.4))
+        assert 2 <= len(store.asked) <= 7
 
     within(work)
 

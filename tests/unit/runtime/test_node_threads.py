@@ -87,6 +87,48 @@ def test_threads_whose_nodes_were_given_up_are_not_available_until_they_end() ->
     asyncio.run(work())
 
 
+def test_threads_are_lent_in_the_order_of_asking_and_who_gave_up_keeps_none() -> None:
+    order: list[str] = []
+
+    async def work() -> None:
+        threads = NodeThreads(1)
+
+        async def one(name: str) -> None:
+            await (await threads.start(lambda: order.append(name)))
+
+        await threads._hold()
+        asking = [asyncio.create_task(one(name)) for name in "abcd"]
+        await asyncio.sleep(0)
+        asking[0].cancel()
+        threads._let_go()
+        # This one gives up in the very moment in which the thread has become its own.
+        asking[1].cancel()
+        _, unserved = await asyncio.wait(asking, timeout=5)
+        assert unserved == set()
+        assert [each.cancelled() for each in asking] == [True, True, False, False]
+        await one("e")
+        assert order == ["c", "d", "e"]
+
+    asyncio.run(work())
+
+
+def test_who_waits_is_refused_when_the_last_thread_is_given_up() -> None:
+    hanging = threading.Event()
+
+    async def work() -> None:
+        threads = NodeThreads(1)
+        ending = await threads.start(hanging.wait)
+        asking = asyncio.create_task(threads.start(hanging.wait))
+        await asyncio.sleep(0)
+        threads.abandon(ending)
+        with pytest.raises(DeploymentError) as error:
+            await asyncio.wait_for(asking, 5)
+        assert error.value.reason == "node_threads_exhausted"
+        hanging.set()
+
+    asyncio.run(work())
+
+
 def test_a_call_that_outlives_its_loop_is_nobody_s_trouble() -> None:
     hanging, ended = threading.Event(), threading.Event()
 

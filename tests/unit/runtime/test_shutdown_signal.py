@@ -116,3 +116,23 @@ def test_who_gave_up_waiting_is_forgotten() -> None:
         shutdown.drain()
 
     asyncio.run(work())
+
+
+def test_a_follower_is_asked_what_its_leader_is_asked_and_asks_nobody_else() -> None:
+    async def work() -> None:
+        leader = ShutdownSignal()
+        follower, other = ShutdownSignal(follows=leader), ShutdownSignal(follows=leader)
+        second = ShutdownSignal(follows=follower)
+        waits = (second.wait_draining(), second.wait_stopping())
+        draining, stopping = (asyncio.create_task(each) for each in waits)
+        await asyncio.sleep(0)
+        leader.drain()
+        await asyncio.wait_for(draining, 1)
+        assert [each.is_draining for each in (leader, follower, other, second)] == [True] * 4
+        assert not stopping.done()
+        follower.stop()
+        await asyncio.wait_for(stopping, 1)
+        assert [each.is_stopping for each in (leader, follower, other, second)] == [False, True, False, True]
+        assert [each._waiters for each in (leader, follower, second)] == [[], [], []]
+
+    asyncio.run(work())

@@ -93,6 +93,7 @@ class Record:
             "run_id": str(REQUEST.run_id),
             "key_digest": None,
             "now": NOW.to_datetime(),
+            "is_read_only": False,
             "is_whole": True,
             "run": self.run_row(),
             "admitted": self.key_row(),
@@ -191,6 +192,7 @@ def outcome_row(row: OutcomeRow | None) -> StoredOutcome | None:
 def wait_row(row: Any) -> StoredWait:
     return StoredWait(
         wait_id=str(row.wait_id),
+        kind=row.kind,
         digest=row.digest.raw,
         sequence=row.sequence.value,
         registration_digest=digest_body(Purpose.WAIT, row.registration).raw,

@@ -96,7 +96,9 @@ def test_a_waiting_run_whose_barrier_did_not_wait(record_of: Any) -> None:
         InterruptResolved(wait_id=WaitId.generate(), revision=RunRevision(2), resolution_digest=digest)
     )
     row = record.run_row(status="waiting", revision=2, lifecycle_sequence=event.sequence.value, scheduler_ready_at=None)
-    waiting = StoredWait(wait_id="x", digest=bytes(32), sequence=1, registration_digest=bytes(32), is_settled=False)
+    waiting = StoredWait(
+        wait_id="x", kind="sleep", digest=bytes(32), sequence=1, registration_digest=bytes(32), is_settled=False
+    )
     row = evolve(row, changed_at=event.recorded_at.to_datetime())
     assert component(record.read(run=row, waits=(waiting,))) == ("waits", "")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field, frozen
 
+from agentruns.domain.admission import AgentAdmissionIntent
 from agentruns.domain.digests import Digest, plain_digest
 from agentruns.domain.submission import AgentRunIds, MutationOutcome
 from agentruns.domain.timestamps import Timestamp
@@ -113,6 +114,9 @@ class Verifier:
         if isinstance(ends, AgentRunsError):
             raise ends
         return ends
+
+    def expect(self, intent: AgentAdmissionIntent) -> None:
+        assert intent is REQUEST.intent
 
     def snapshot(self, stored: Stored) -> tuple[str, Stored]:
         return ("stored", stored)

@@ -94,11 +94,14 @@ def test_arithmetic_is_checked() -> None:
     assert TokenCount(2).plus(TokenCount(3)) == TokenCount(5)
     assert TokenCount(5).minus(TokenCount(3)) == TokenCount(2)
     assert TokenCount(5).times(3) == TokenCount(15)
+    assert TokenCount(5).raised(3) == TokenCount(8)
     assert JournalSequence(1).next() == JournalSequence(2)
     assert reason_of(TokenCount(UNSIGNED).plus, TokenCount(1)) == "overflow"
     assert reason_of(TokenCount(1).minus, TokenCount(2)) == "underflow"
     assert reason_of(TokenCount(1).times, -1) == "underflow"
     assert reason_of(TokenCount(UNSIGNED).times, 2) == "overflow"
+    assert reason_of(TokenCount(UNSIGNED).raised, 1) == "overflow"
+    assert reason_of(TokenCount(1).raised, -2) == "underflow"
     assert reason_of(RunRevision(SIGNED).next) == "overflow"
     assert reason_of(FencingEpoch(1).minus, FencingEpoch(1)) == "underflow"
 
@@ -111,6 +114,8 @@ def test_counters_of_two_classes_do_not_mix() -> None:
         TokenCount(1).minus(ByteCount(1))  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TypeError):
         TokenCount(1).times(1.5)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(TypeError):
+        TokenCount(1).raised(1.5)  # type: ignore[arg-type]  # on purpose
     for compare in ("__lt__", "__le__", "__gt__", "__ge__"):
         assert getattr(TokenCount(1), compare)(ByteCount(2)) is NotImplemented
 

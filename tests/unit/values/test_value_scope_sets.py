@@ -42,3 +42,9 @@ def test_at_most_256_and_nothing_but_scopes() -> None:
 
 def test_repr_counts() -> None:
     assert repr(ScopeSet.of("a", "b")) == "ScopeSet(2 scopes)"
+
+
+def test_one_text_is_not_taken_letter_by_letter() -> None:
+    with pytest.raises(TypeError, match="not as one text"):
+        ScopeSet.taken("orders.approve")
+    assert ScopeSet.taken(["b", "a"]) == ScopeSet.of("a", "b") == ScopeSet.taken(ScopeSet.of("a", "b"))

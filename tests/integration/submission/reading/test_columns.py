@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final
 
+import pytest
 from attrs import evolve, frozen
 from sqlalchemy import BigInteger, DateTime, Table, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import BYTEA
@@ -17,6 +18,8 @@ from agentruns.errors import (
     CorruptDataError,
 )
 from agentruns.store import tables
+
+pytestmark = pytest.mark.slow
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -97,7 +100,7 @@ def altered(column: Any) -> str:
 
 def test_SUB_17_each_altered_column_is_found(kit: Any, run: Run, tell: Any, story: str) -> None:
     async def work() -> None:
-        async with kit.runs() as runs, kit.engine() as engine, engine.connect() as connection:
+        async with kit.runs() as runs, kit.engine(as_owner=True) as engine, engine.connect() as connection:
             told = await tell(runs, story, is_attached=story in ("fresh", "succeeded"))
             look = Look(runs, connection, told, await runs.load(told.tenant_id, told.run_id))
             await connection.begin()

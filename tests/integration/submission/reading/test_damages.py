@@ -12,6 +12,8 @@ from agentruns.errors import (
     CorruptDataError,
 )
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
@@ -113,7 +115,12 @@ def test_SUB_17_missing_extra_and_misshapen_rows_are_found(
     changes = [text(each) for each in statements if each]
 
     async def work() -> None:
-        async with kit.runs() as runs, kit.engine() as engine, engine.connect() as connection, connection.begin():
+        async with (
+            kit.runs() as runs,
+            kit.engine(as_owner=True) as engine,
+            engine.connect() as connection,
+            connection.begin(),
+        ):
             told = await tell(runs, name)
             shown = await runs.load(told.tenant_id, told.run_id)
             await tell.permit_damage(connection)

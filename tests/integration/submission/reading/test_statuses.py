@@ -27,6 +27,8 @@ from agentruns.store.options import StoreOptions
 from agentruns.store.unit_of_work import UnitOfWork
 from agentruns.testing import samples
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
@@ -122,7 +124,7 @@ def test_a_released_quarantine_is_over(kit: Any, run: Run, tell: Any) -> None:
     )
 
     async def work() -> None:
-        async with kit.runs() as runs, kit.engine() as engine:
+        async with kit.runs() as runs, kit.engine(as_owner=True) as engine:
             told = await tell(runs, "quarantined")
             assert (await runs.load(told.tenant_id, told.run_id)).quarantined
             async with engine.begin() as connection:
@@ -152,7 +154,7 @@ def test_loads_that_wait_together_share_a_statement_and_each_has_its_own_answer(
             await runs.publish(tenant, kit.graph)
             told = [await tell(runs, name) for name in ("fresh", "succeeded", "cancelled", "waiting")]
             shown = [await runs.load(tenant, each.run_id) for each in told]
-            async with kit.engine() as engine, engine.begin() as connection:
+            async with kit.engine(as_owner=True) as engine, engine.begin() as connection:
                 await connection.execute(text("SET LOCAL session_replication_role = replica"))
                 damage = f"DELETE FROM agentruns.run_waits WHERE run_id = '{told[3].run_id}'"  # noqa: S608
                 await connection.execute(text(damage))

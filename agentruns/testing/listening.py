@@ -1,0 +1,56 @@
+"""Hear what workers are told, as one of them would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from attrs import define, field
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from agentruns.store.wake_ups import channel_of
+
+_PATIENCE: Final = 10.0
+
+
+@define
+class Ear:
+    """Keep what was heard.
+
+    Attributes:
+        payloads: in their order.
+    """
+
+    payloads: list[str] = field(factory=list)
+
+    @classmethod
+    @asynccontextmanager
+    async def at(cls, url: str, *, schema: str = "agentruns") -> AsyncIterator[Ear]:
+        """Listen on the channel of a schema in the database of ``url``."""
+        ear = cls()
+        engine = create_async_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        try:
+            async with engine.connect() as connection:
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                await driver.add_listener(channel_of(schema), ear._hear)
+                yield ear
+                await driver.remove_listener(channel_of(schema), ear._hear)
+        finally:
+            await engine.dispose()
+
+    def _hear(self, _connection: object, _process: int, _channel: str, payload: str) -> None:
+        self.payloads.append(payload)
+
+    async def hears(self, count: int) -> list[str]:
+        """Give what was heard once there is so much of it.
+
+        Raises:
+            TimeoutError: it does not come.
+        """
+        async with asyncio.timeout(_PATIENCE):
+            while len(self.payloads) < count:  # noqa: ASYNC110  # the server tells
+                await asyncio.sleep(0.005)
+        return list(self.payloads)
