@@ -16,7 +16,10 @@ import pytest
 from agentruns.operations.embedded import EmbeddedServer
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-WRITES = {"quickstart.py": "idempotent succeeded {'is_question': True, 'words': 4}\n"}
+WRITES = {
+    "approval.py": "succeeded {'paid': 500}\n",
+    "quickstart.py": "idempotent succeeded {'is_question': True, 'words': 4}\n",
+}
 
 
 @pytest.fixture
