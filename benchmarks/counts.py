@@ -8,8 +8,8 @@ from typing import Final
 
 from attrs import frozen
 
-from agentruns import TenantId
-from benchmarks.cases import LOAD, RETRY, RUN, RUN_ALONE, SUBMIT_ALONE
+from agentruns import StoreOptions, TenantId
+from benchmarks.cases import DRIVE, DRIVE_ALONE, LOAD, RETRY, RUN, RUN_ALONE, SUBMIT_ALONE
 from benchmarks.measure import measured
 from benchmarks.ours import ADMITTED, DRIVEN, Ours, Submission, opened
 from benchmarks.place import OURS, Place
@@ -70,7 +70,8 @@ async def count_all(place: Place, work: Workload, *, calls: int, callers: int) -
     async def spent(tenant_id: TenantId, function: _Calls, how_many: int) -> Count:
         await place.settle()
         before = await _spent(place)
-        async with opened(place.url(OURS), work) as library:
+        # What workers are told goes by the second and not by the call.
+        async with opened(place.url(OURS), work, StoreOptions(notifies=False)) as library:
             await function(library, library.submissions(tenant_id, islice(numbers, how_many)))
         return (await _spent(place)).minus(before)
 
@@ -81,6 +82,39 @@ async def count_all(place: Place, work: Workload, *, calls: int, callers: int) -
         RETRY: (await cost(ADMITTED, submits_and_retries)).minus(submit),
         RUN_ALONE: await cost(DRIVEN, runs_alone),
         RUN: await cost(DRIVEN, runs),
+    }
+
+
+async def count_drives(place: Place, work: Workload, *, rounds: int, runs: int, callers: int) -> dict[str, Count]:
+    """Count what the drive of a run costs that was submitted before: of a lone one, and of one among many.
+
+    Two lone runs, claimed one after the other, cost more than one does; the middle of the rounds is taken, since a
+    machine that stalls makes a commit look for a fresh stamp.
+    """
+    numbers = count(2 * _FIRST)
+
+    async def spent(how_many: int, slots: int) -> Count:
+        async with opened(place.url(OURS), work) as library:
+            new = library.submissions(DRIVEN, islice(numbers, how_many))
+            for submission in new:
+                await library.submit(submission)
+        await place.settle()
+        before = await _spent(place)
+        async with opened(place.url(OURS), work) as library:
+            for _ in range(-(-how_many // slots)):
+                await library.drive_ready(slots=slots)
+        return (await _spent(place)).minus(before)
+
+    async def lone() -> Count:
+        one = await spent(1, slots=1)
+        return (await spent(2, slots=1)).minus(one)
+
+    runs -= runs % callers
+    among = await spent(runs, slots=callers)
+    alone = sorted([await lone() for _ in range(rounds)], key=lambda each: each.commits)
+    return {
+        DRIVE_ALONE: alone[len(alone) // 2],
+        DRIVE: (await spent(2 * runs, slots=callers)).minus(among).over(runs),
     }
 
 

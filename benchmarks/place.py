@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import asyncpg
+import psutil
 from attrs import frozen
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -23,6 +25,7 @@ Connection: TypeAlias = "asyncpg.Connection[Any]"
 
 OURS: Final = "ours"
 FLOOR: Final = "floor"
+PEER: Final = "peer"
 
 _LOOK: Final = 0.01
 
@@ -44,7 +47,7 @@ _SETTINGS: Final = ("server_version", "fsync", "synchronous_commit", "full_page_
 
 @frozen(kw_only=True)
 class Place:
-    """Two migrated databases on one server: one for the library, one for the floor.
+    """Databases on one server: two migrated ones for the library and the floor, and a bare one for a peer.
 
     Attributes:
         base: address of the server.
@@ -77,13 +80,33 @@ class Place:
         """Give the bytes of write-ahead log so far."""
         return int(await self.watcher.fetchval("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"))
 
+    async def server_seconds(self) -> float:
+        """Give how long the server's processes have computed so far, those that have ended too."""
+        server = psutil.Process(await self.watcher.fetchval("SELECT pg_backend_pid()")).parent()
+        assert server is not None
+        own = server.cpu_times()
+        seconds: float = own.user + own.system + own.children_user + own.children_system
+        for each in server.children():
+            with suppress(psutil.NoSuchProcess):  # it has ended meanwhile, and counts with the server's own
+                times = each.cpu_times()
+                seconds += times.user + times.system
+        return seconds
+
     async def settle(self) -> None:
-        """Do now what the server would do at times of its own, so that each case starts alike and none is disturbed."""
+        """Do now what server and interpreter would do at times of their own, so that no case is disturbed by another.
+
+        What other cases and imports have left is not looked through again in this one.
+        """
         for database in (OURS, FLOOR):
             connection = await self.connect(database)
             await connection.execute(f"VACUUM (ANALYZE) {', '.join(_WRITTEN)}")
             await connection.close()
+        peer = await self.connect(PEER)
+        await peer.execute("VACUUM (ANALYZE)")
+        await peer.close()
         await self.watcher.execute("CHECKPOINT")
+        gc.collect()
+        gc.freeze()
 
     async def settings(self) -> dict[str, str]:
         """Read the settings that decide about the figures."""
@@ -91,20 +114,20 @@ class Place:
 
 
 @contextmanager
-def server(major: int) -> Iterator[URL]:
+def server(major: int) -> Iterator[EmbeddedServer]:
     """Run a durable server."""
     folder = Path(tempfile.mkdtemp(prefix="agentruns-bench-"))
     folder.chmod(0o755)  # the server may be another account, which has to pass
     try:
         with EmbeddedServer(folder / "data", major=major) as embedded:
-            yield embedded.url
+            yield embedded
     finally:
         shutil.rmtree(folder)
 
 
 @asynccontextmanager
 async def place(base: URL) -> AsyncIterator[Place]:
-    """Make the two databases, with the same tables."""
+    """Make the databases."""
     query = base.query
     watcher = await asyncpg.connect(
         host=str(query["host"]), port=int(str(query["port"])), user=base.username, database="postgres"
@@ -118,6 +141,7 @@ async def place(base: URL) -> AsyncIterator[Place]:
         async with engine.connect() as connection:
             await connection.run_sync(migrations.upgrade)
         await watcher.execute(f"CREATE DATABASE {FLOOR} TEMPLATE {OURS}")
+        await watcher.execute(f"CREATE DATABASE {PEER}")
         yield made
     finally:
         await watcher.close()

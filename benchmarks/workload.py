@@ -1,4 +1,4 @@
-"""What is submitted: an order of a few hundred bytes, for a graph of three nodes in a row."""
+"""What is submitted: an order of about a kilobyte, for a graph of three nodes in a row."""
 
 from __future__ import annotations
 
@@ -25,15 +25,27 @@ _LINE: Final[dict[str, JsonTree]] = {
     "required": ["article", "count"],
     "additionalProperties": False,
 }
+_LINES_OF: Final[dict[str, JsonTree]] = {"type": "array", "items": _LINE, "minItems": 1}
 _INPUT: Final[dict[str, JsonTree]] = {
     "type": "object",
-    "properties": {"order": _TEXT, "customer": _TEXT, "lines": {"type": "array", "items": _LINE, "minItems": 1}},
+    "properties": {
+        "order": _TEXT,
+        "customer": _TEXT,
+        "note": {"type": "string", "maxLength": 1_000},
+        "lines": _LINES_OF,
+    },
+    "required": ["order", "customer", "note", "lines"],
+    "additionalProperties": False,
+}
+_OPEN_ORDER: Final[dict[str, JsonTree]] = {
+    "type": "object",
+    "properties": {"order": _TEXT, "customer": _TEXT, "lines": _LINES_OF},
     "required": ["order", "customer", "lines"],
     "additionalProperties": False,
 }
 _STATE: Final[dict[str, JsonTree]] = {
     "type": "object",
-    "properties": {"order": _INPUT, "collected": _TEXT, "checked": _TEXT},
+    "properties": {"order": _OPEN_ORDER, "collected": _TEXT, "checked": _TEXT},
     "required": ["order"],
     "additionalProperties": False,
 }
@@ -44,6 +56,7 @@ _OUTPUT: Final[dict[str, JsonTree]] = {
     "additionalProperties": False,
 }
 _LINES: Final = 4
+_NOTE: Final = "Leave the parcel with the neighbours if nobody is at home. " * 13
 
 
 async def collect(context: GraphNodeContext) -> dict[str, JsonTree]:
@@ -83,7 +96,12 @@ class Answers:
 def order(number: int) -> dict[str, JsonTree]:
     """Give the input of one run; no two are equal, so each is validated anew."""
     lines: list[JsonTree] = [{"article": f"article {number}-{place}", "count": place + 1} for place in range(_LINES)]
-    return {"order": f"order-{number:09d}", "customer": f"customer of order {number}", "lines": lines}
+    return {
+        "order": f"order-{number:09d}",
+        "customer": f"customer of order {number}",
+        "note": f"{number}: {_NOTE}",
+        "lines": lines,
+    }
 
 
 #: What every run must end with.
@@ -100,15 +118,16 @@ class Workload:
     answers: Answers
 
     def request(self, tenant_id: TenantId, number: int) -> DurableAgentAdmissionRequest:
-        """Build a submission with fresh ids; the initial state is what was ordered."""
+        """Build a submission with fresh ids; the initial state is what was ordered, without the note."""
         ordered, graph = order(number), self.bundle.graph
+        state = {name: member for name, member in ordered.items() if name != "note"}
         return samples.admission_request(
             tenant_id=tenant_id,
             ids=AgentRunIds.generate(),
             descriptor=self.agent,
             request=samples.agent_request(input=ordered, input_schema=graph.input_schema),
             graph=graph.reference,
-            initial_state=GraphState.of(graph.state_schema, {"order": ordered}),
+            initial_state=GraphState.of(graph.state_schema, {"order": state}),
         )
 
 
