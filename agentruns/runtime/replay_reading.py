@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import Final
 
 from attrs import evolve, frozen
 
 from agentruns.domain.ledger.state import RunState
 from agentruns.errors import CorruptDataError, RunNotFoundError, StaleHeadError
+from agentruns.runtime.driver.computing import computed
 from agentruns.runtime.driver.threads import NodeThreads
 from agentruns.runtime.replay_fold import RunFold
 from agentruns.runtime.replay_windows import ReadingBounds, fitting, pages_of, window_of
 from agentruns.runtime.store import AgentRunStore
 from agentruns.store.journal import HistoryRow, RunHistory, SuperstepSize, Window
-
-#: A fold of more than this would hold the event loop up.
-_INLINE_BYTES: Final = 64 * 1024
 
 
 async def read_window(store: AgentRunStore, run: RunState, window: Window) -> RunHistory:
@@ -57,10 +53,7 @@ class HistoryReading:
 
     async def add(self, rows: Sequence[HistoryRow], window: Window) -> None:
         """Fold a window; a large one in a thread, so that leases are renewed and nodes run on meanwhile."""
-        if _size(rows) <= _INLINE_BYTES:
-            self.fold.add(rows, window)
-        else:
-            await asyncio.shield(await self.threads.start(partial(self.fold.add, rows, window)))
+        await computed(partial(self.fold.add, rows, window), size=_size(rows), threads=self.threads)
 
     async def follow(self, history: RunHistory) -> RunHistory:
         """Fold a long history: up to the head that a statement saw, then with the run row what was written meanwhile.
