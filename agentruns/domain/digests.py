@@ -140,10 +140,7 @@ def plain_digest(data: bytes) -> Digest:
 
 def digest_body(purpose: DigestPurpose, *parts: bytes) -> Digest:
     """Hash a preimage under its purpose: the bytes of a body, or parts that follow each other."""
-    hasher = sha256(purpose.domain)
-    for part in parts:
-        hasher.update(part)
-    return Digest(hasher.digest())
+    return Digest(sha256(purpose.domain + b"".join(parts)).digest())
 
 
 def digest_members(purpose: DigestPurpose, members: Mapping[str, JsonTree]) -> Digest:
