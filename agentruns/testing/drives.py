@@ -1,4 +1,4 @@
-"""Drive runs in a test: graphs of plain functions, a store with short leases, and a look at what was written."""
+"""Drive runs in a test: graphs of plain functions, a store with its leases, and a look at what was written."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from agentruns.testing import samples
 
 TENANT: Final = samples.TENANT
 
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 30.0
 _ANY: Final[dict[str, JsonTree]] = {"type": "object"}
 _Function = Callable[[Any], Any]
 
@@ -93,7 +93,7 @@ async def sleep_for_ever(_context: Any) -> None:
 
 @define
 class DriveWorld:
-    """Hold one database, one graph, and a worker's parts with short leases.
+    """Hold one database, one graph, and a worker's parts.
 
     Attributes:
         url: of a migrated database that belongs to the test, for a superuser.
@@ -193,7 +193,7 @@ async def open_world(
     bundle: GraphBundle,
     *,
     store_url: str | None = None,
-    lease: timedelta = timedelta(seconds=2),
+    lease: timedelta = timedelta(seconds=12),
     delay: timedelta = timedelta(0),
     **options: Any,
 ) -> AsyncIterator[DriveWorld]:
@@ -203,7 +203,7 @@ async def open_world(
         url: of a migrated database, for a superuser where the test looks at it or damages it.
         bundle: the graph.
         store_url: of the same database for a role with less, which the store then works as.
-        lease: how long a claim lasts.
+        lease: how long a claim lasts; long enough for a machine that stands still for a while.
         delay: how long a run that could not be driven is left alone.
         options: of the driver.
     """

@@ -114,17 +114,23 @@ class WireProxy:
         if task is not None:
             self._serving.add(task)
             task.add_done_callback(self._serving.discard)
-        if self._is_down:
+        if self._lets_nobody_through():
             client.transport.abort()
             return
         server_in, server = await self._connect()
         wire = _Wire(client, server)
+        if self._lets_nobody_through():  # taken down meanwhile
+            wire.cut()
+            return
         self._wires.add(wire)
         try:
             await asyncio.gather(self._to_server(client_in, wire), self._to_client(server_in, wire))
         finally:
             self._wires.discard(wire)
             wire.cut()
+
+    def _lets_nobody_through(self) -> bool:
+        return self._is_down
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host = str(self._target.query.get("host") or self._target.host)

@@ -11,9 +11,21 @@ from attrs import define, field
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from agentruns.runtime.store import AgentRunStore
 from agentruns.store.wake_ups import channel_of
 
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 30.0
+
+
+async def all_told(store: AgentRunStore) -> None:
+    """Return once a store has told of everything that has been committed so far.
+
+    Raises:
+        TimeoutError: it does not come to that.
+    """
+    async with asyncio.timeout(_PATIENCE):
+        while store.notifier._sending is not None:  # noqa: ASYNC110, SLF001  # another task sends
+            await asyncio.sleep(0.005)
 
 
 @define

@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from agentruns.domain.ids import RunId
 
-_PATIENCE: Final = 5.0
+_PATIENCE: Final = 30.0
 _OURS: Final = "datname = current_database() AND application_name = 'agentruns'"
 
 
@@ -56,6 +56,17 @@ class Stranger:
         async with asyncio.timeout(_PATIENCE):
             waiting = f"SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND {_OURS}"  # noqa: S608  # our own text
             while (await self._execute(waiting))[0].n < count:  # noqa: ASYNC110  # it happens in the server
+                await asyncio.sleep(0.01)
+
+    async def see_idle(self) -> None:
+        """Return once none of the store's statements is under way, also none whose caller has gone.
+
+        Raises:
+            TimeoutError: one is.
+        """
+        async with asyncio.timeout(_PATIENCE):
+            active = f"SELECT count(*) AS n FROM pg_stat_activity WHERE state <> 'idle' AND {_OURS}"  # noqa: S608  # our own text
+            while (await self._execute(active))[0].n:  # noqa: ASYNC110  # it happens in the server
                 await asyncio.sleep(0.01)
 
     async def terminate_connections(self) -> int:

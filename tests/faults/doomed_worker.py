@@ -18,7 +18,7 @@ from agentruns.runtime.worker import AgentWorker
 from agentruns.runtime.worker_options import AgentWorkerOptions
 from agentruns.testing.drives import TENANT, chain, fan, open_world
 
-LEASE: Final = timedelta(seconds=1.5)
+LEASE: Final = timedelta(seconds=5)
 POLL: Final = timedelta(milliseconds=50)
 
 

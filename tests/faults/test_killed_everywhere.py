@@ -44,7 +44,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 SCRIPT = Path(__file__).with_name("mortal_worker.py")
 MORTAL = SimpleNamespace(**runpy.run_path(str(SCRIPT)))
 SEEDS = 50
-PATIENCE = timedelta(seconds=30)
+PATIENCE = timedelta(seconds=60)
 #: Calls of the first graph's nodes in a run that nobody disturbs.
 CALLS = {"lap": 2, "left": 1, "right": 1, "ask": 1, "sleep": 1, "end": 1}
 

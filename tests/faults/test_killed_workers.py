@@ -32,7 +32,8 @@ InWorld = Callable[..., None]
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 SCRIPT = Path(__file__).with_name("doomed_worker.py")
-PATIENCE = timedelta(seconds=20)
+#: A process has to start, on a machine that may have much to do.
+PATIENCE = timedelta(seconds=100)
 SUCCEEDED = "graph-node-attempt-succeeded"
 
 
@@ -56,7 +57,7 @@ def killed(url: str, log: Path, shape: str, *, hangs_in: str) -> Iterator[Callab
 
     def kill() -> None:
         process.send_signal(signal.SIGKILL)
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(30) == -signal.SIGKILL
 
     try:
         yield kill
@@ -68,7 +69,7 @@ def killed(url: str, log: Path, shape: str, *, hangs_in: str) -> Iterator[Callab
 async def until(condition: Callable[[], Coroutine[Any, Any, bool]]) -> None:
     async with asyncio.timeout(PATIENCE.total_seconds()):
         while not await condition():  # it happens in another process
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
 
 async def finished_by_another(world: DriveWorld, run_id: Any) -> AgentRunSnapshot:
@@ -106,7 +107,7 @@ def test_B6_another_worker_finishes_what_a_killed_one_had_begun(
             killed_at = time.monotonic()
             snapshot = await finished_by_another(world, run_id)
             # Nobody has to clean up: the lease ends, the next poll claims, and what is left is done.
-            assert time.monotonic() - killed_at < DOOMED.LEASE.total_seconds() + 5
+            assert time.monotonic() - killed_at < DOOMED.LEASE.total_seconds() + 15
             assert isinstance(snapshot.outcome, SucceededOutcome)
             assert snapshot.outcome.result.output.value == {"a": 1, "b": 2}
             # One node has two attempts under rising epochs, every other one has one.

@@ -76,12 +76,12 @@ class Storm:
         self.killed += 1
         await self.start()
 
-    async def submit_all(self) -> None:
-        """Admit the runs, eight at a time, through whatever happens to the server meanwhile."""
-        left = iter(range(RUNS))
+    async def submit_all(self, count: int = RUNS) -> None:
+        """Admit runs until there are so many, eight at a time, through whatever happens to the server meanwhile."""
+        left = iter(range(count - len(self.run_ids)))
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(self._submit(left) for _ in range(8)))
-        assert len(self.run_ids) == RUNS
+        assert len(self.run_ids) == count
 
     async def _submit(self, left: Iterator[int]) -> None:
         for _ in left:
@@ -105,6 +105,15 @@ class Storm:
         async with asyncio.timeout(PATIENCE):
             while await self.ended() < RUNS // 10:
                 await asyncio.sleep(0.05)
+
+    async def stands_still(self) -> int:
+        """Return once no further run ends in a second, with the number of those that have."""
+        ended = -1
+        async with asyncio.timeout(PATIENCE):
+            while (now := await self.ended()) != ended:
+                ended = now
+                await asyncio.sleep(1.0)
+        return ended
 
     async def ended(self) -> int:
         """Count the runs that have ended; none while the server is away."""
@@ -225,12 +234,13 @@ def test_H1_H3_workers_outlive_ended_connections_and_a_server_that_becomes_read_
 
     async def work() -> None:
         async with storm(url, url, tmp_path / "calls", workers=2) as blowing:
-            submitting = asyncio.create_task(blowing.submit_all())
+            await blowing.submit_all(RUNS // 2)
             await blowing.some_ended()
             stranger = Stranger(url)
             await stranger.become_read_only()
-            await asyncio.sleep(1.0)
-            before = await blowing.ended()
+            # However fast the workers were, half of the runs meet the read-only server.
+            submitting = asyncio.create_task(blowing.submit_all())
+            before = await blowing.stands_still()
             await asyncio.sleep(0.5)
             assert await blowing.ended() == before < RUNS
             await stranger.become_writable()

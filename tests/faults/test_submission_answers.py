@@ -70,7 +70,7 @@ def test_A5_a_submit_whose_answers_are_lost_is_found_by_its_key_even_after_the_d
     behind_a_wire: Behind, lost: int
 ) -> None:
     async def work(world: DriveWorld, proxy: WireProxy) -> None:
-        deadline = world.store.clock.stamp().plus(timedelta(seconds=2))
+        deadline = world.store.clock.stamp().plus(timedelta(seconds=4))
         key, first = fresh(), request(deadline=deadline)
         for _ in range(lost):
             proxy.lose_answer(ADMITTED)
@@ -192,7 +192,7 @@ def test_a_database_that_stays_away_answers_retryable_and_the_same_key_works_aft
 async def waiting_for(connection: AsyncConnection, pid: int) -> int:
     """Return the server's process of a statement that waits for the transaction of ``pid``."""
     waiting = text("SELECT pid FROM pg_stat_activity WHERE :pid = ANY (pg_blocking_pids(pid))")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (found := (await connection.execute(waiting, {"pid": pid})).scalars().first()) is None:
             await asyncio.sleep(0.005)
     return int(found)

@@ -221,7 +221,7 @@ def test_an_error_in_the_workers_block_stops_it_at_once_and_gives_the_run_back(
             began = asyncio.get_running_loop().time()
             with pytest.raises(ZeroDivisionError):
                 await fail_in(app.worker(AgentWorkerOptions(drain_timeout=timedelta(seconds=60))), entered)
-            assert asyncio.get_running_loop().time() - began < 10
+            assert asyncio.get_running_loop().time() - began < 30
             run_id = admitted.snapshot.provenance.run_id
             snapshot = await app.runs.load(app.tenant, run_id)
             assert snapshot.status is RunStatus.ACTIVE

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -114,14 +114,19 @@ def test_E3_the_first_signal_lets_a_running_node_finish_and_commits_it(
 
 def test_E1_the_second_signal_gives_the_run_back_at_once(app_dir: Path, database_url: str, run: Run) -> None:
     deployment, key = run(submitted(app_dir, database_url, seconds=300))
-    worker = started(app_dir, "--app", "shop_agents:deployment", "--quiet", AGENTRUNS_DATABASE_URL=database_url)
-    entered(worker)
-    began = time.monotonic()
+    arguments = ("--app", "shop_agents:deployment", "--format", "json", "--quiet", "--drain", "300")
+    worker = started(app_dir, *arguments, AGENTRUNS_DATABASE_URL=database_url)
+    assert worker.stdout is not None
+    assert worker.stderr is not None
+    assert worker.stderr.readline() == "entered\n"
     worker.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
+    # Of two that come before it has seen the first one a process sees one.
+    while json.loads(worker.stdout.readline())["event"] != "worker_draining":
+        pass
     worker.send_signal(signal.SIGTERM)
-    assert ended(worker) == (8, "", "")
-    assert time.monotonic() - began < 10
+    code, out, err = ended(worker)
+    assert (code, err) == (8, "")
+    assert [json.loads(line)["event"] for line in out.splitlines()] == ["drive_ended", "worker_stopped"]
     assert run(left_of(deployment, database_url, key)) == (RunStatus.ACTIVE, 1, 0, False)
 
 

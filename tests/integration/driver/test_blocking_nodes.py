@@ -23,18 +23,20 @@ from agentruns.testing.drives import TENANT, DriveWorld, chain, open_world
 
 InWorld = Callable[..., None]
 
-LEASE = timedelta(seconds=1.5)
+LEASE = timedelta(seconds=5)
+LONG = timedelta(minutes=1)
 
 
-def blocking(seconds: float) -> tuple[GraphBundle, GraphBundle]:
-    """Build one graph twice: its node blocks the loop, or it blocks a thread."""
+def blocking(block: Callable[[], object]) -> tuple[GraphBundle, GraphBundle]:
+    """Build one graph twice: in its first attempt its node blocks the loop, or it blocks a thread."""
 
     async def on_loop(context: Any) -> Finish:
-        time.sleep(seconds if context.attempt == 1 else 0)  # noqa: ASYNC251  # that is the misbehaviour
+        if context.attempt == 1:
+            block()  # that is the misbehaviour
         return Finish({"by": context.attempt})
 
     def in_thread(context: Any) -> Finish:
-        time.sleep(seconds)
+        block()
         return Finish({"by": context.attempt})
 
     return chain(a=on_loop), chain(a=in_thread)
@@ -44,11 +46,11 @@ def finished_elsewhere(world: DriveWorld, run_id: RunId) -> threading.Thread:
     """Work on the run on another loop, as another process would."""
 
     async def work() -> None:
-        async with open_world(world.url, world.bundle, store_url=world.store_url, lease=LEASE) as other:
+        async with open_world(world.url, world.bundle, store_url=world.store_url, lease=LONG) as other:
             options = AgentWorkerOptions(poll_interval=timedelta(milliseconds=20))
             worker = AgentWorker(other.store, other.executables, tenants=[TENANT], loop=other.loop, options=options)
             working = asyncio.create_task(worker.run(other.shutdown))
-            await other.runs.wait(TENANT, run_id, timeout=timedelta(seconds=20))
+            await other.runs.wait(TENANT, run_id, timeout=timedelta(seconds=40))
             other.shutdown.drain()
             await working
 
@@ -64,21 +66,26 @@ async def output(world: DriveWorld, run_id: RunId) -> Any:
 
 
 def test_B5_a_node_that_blocks_the_loop_past_its_lease_has_lost_its_run(in_world: InWorld) -> None:
+    others = list[threading.Thread]()
+
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
         held = await world.claimed(run_id)
-        other = finished_elsewhere(world, run_id)
+        others.append(finished_elsewhere(world, run_id))
         with pytest.raises(LeaseLostError) as lost:
             await world.loop.run(held, world.shutdown)
         assert lost.value.reason in ("expired", "stale_fence")
-        await asyncio.to_thread(other.join)
         # The other worker's result stands; the late one was dropped, and the first attempt is a start without an end.
         assert await output(world, run_id) == {"by": 2}
         assert await world.attempts() == [("a", 1, 1), ("a", 2, 2)]
         results = await world.rows("SELECT attempt FROM agentruns.node_results")
         assert [row.attempt for row in results] == [2]
 
-    in_world(work, blocking(2 * LEASE.total_seconds())[0], lease=LEASE)
+    # The loop stands still until the other worker has ended the run.
+    def until_it_has() -> None:
+        others[0].join()
+
+    in_world(work, blocking(until_it_has)[0], lease=LEASE)
 
 
 @pytest.mark.parametrize("is_in_thread", [True, False])
@@ -92,5 +99,5 @@ def test_B5_in_a_thread_or_for_half_a_lease_a_node_keeps_its_run(in_world: InWor
         assert await output(world, run_id) == {"by": 1}
         assert await world.attempts() == [("a", 1, 1)]
 
-    seconds = LEASE.total_seconds() * (2 if is_in_thread else 0.5)
-    in_world(work, blocking(seconds)[is_in_thread], lease=LEASE)
+    seconds = LEASE.total_seconds() * (1.2 if is_in_thread else 0.5)
+    in_world(work, blocking(lambda: time.sleep(seconds))[is_in_thread], lease=LEASE)

@@ -111,15 +111,19 @@ def test_DRV_16_the_report_counts_what_the_journal_shows(in_world: InWorld) -> N
 def test_DRV_02_siblings_that_finish_in_reverse_are_committed_in_the_order_of_their_ids(in_world: InWorld) -> None:
     finished: list[str] = []
 
-    def sibling(name: str, seconds: float) -> Callable[[Any], Coroutine[Any, Any, dict[str, int]]]:
+    has_ended = {name: asyncio.Event() for name in "abc"}
+
+    def sibling(name: str, after: str) -> Callable[[Any], Coroutine[Any, Any, dict[str, int]]]:
         async def node(_context: Any) -> dict[str, int]:
-            await asyncio.sleep(seconds)
+            if after:
+                await has_ended[after].wait()
             finished.append(name)
+            has_ended[name].set()
             return {name: 1}
 
         return node
 
-    siblings = {name: sibling(name, delay) for name, delay in (("a", 0.06), ("b", 0.03), ("c", 0.0))}
+    siblings = {name: sibling(name, after) for name, after in (("a", "b"), ("b", "c"), ("c", ""))}
     bundle = fan(first=siblings, last=lambda context: Finish(context.state))
 
     async def work(world: DriveWorld) -> None:
@@ -157,10 +161,7 @@ def test_DRV_17_a_finished_sibling_is_durable_while_a_later_one_still_runs(in_wo
 
     async def work(world: DriveWorld) -> None:
         driving = asyncio.create_task(world.driven(await world.submitted()))
-        for _ in range(100):
-            await asyncio.sleep(0.02)
-            if (await world.kinds()).count(SUCCEEDED) == 1:
-                break
+        await world.until(SUCCEEDED)
         assert await world.kinds() == [ADMITTED, STARTED, STARTED, SUCCEEDED]
         release.set()
         assert (await driving).outcome is AgentLoopOutcome.SUCCEEDED
@@ -212,17 +213,17 @@ def raise_odd(_context: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("node", "code", "details"),
+    ("node", "code", "details", "seconds"),
     [
-        (raise_odd, NODE_TASK_PANICKED, "exception_type"),
-        (raise_cancelled, NODE_TASK_PANICKED, "exception_type"),
-        (lambda _context: "a bare string", NODE_INVALID_RESULT, "reason"),
-        (lambda _context: ("a", "tuple"), NODE_INVALID_RESULT, "reason"),
-        (sleep_for_ever, NODE_TIMEOUT, None),
+        (raise_odd, NODE_TASK_PANICKED, "exception_type", 60.0),
+        (raise_cancelled, NODE_TASK_PANICKED, "exception_type", 60.0),
+        (lambda _context: "a bare string", NODE_INVALID_RESULT, "reason", 60.0),
+        (lambda _context: ("a", "tuple"), NODE_INVALID_RESULT, "reason", 60.0),
+        (sleep_for_ever, NODE_TIMEOUT, None, 0.3),
     ],
 )
 def test_DRV_14_whatever_a_node_does_ends_in_a_failed_attempt_and_a_failed_run(
-    in_world: InWorld, node: Any, code: Any, details: str | None
+    in_world: InWorld, node: Any, code: Any, details: str | None, seconds: float
 ) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
@@ -236,7 +237,7 @@ def test_DRV_14_whatever_a_node_does_ends_in_a_failed_attempt_and_a_failed_run(
         assert (details is None) is (stated is None)
         assert stated is None or details is None or f'"{details}"'.encode() in stated.value.data
 
-    in_world(work, chain(a=node), node_execution_timeout=timedelta(seconds=0.3))
+    in_world(work, chain(a=node), node_execution_timeout=timedelta(seconds=seconds))
 
 
 def test_a_node_can_assign_nothing_to_its_context(in_world: InWorld) -> None:

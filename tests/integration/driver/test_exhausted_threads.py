@@ -14,6 +14,7 @@ from agentruns.domain.graph.returns import Finish
 from agentruns.errors import DeploymentError
 from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.graph_bundle import GraphBundle
+from agentruns.runtime.shutdown import ShutdownSignal
 from agentruns.runtime.worker import AgentWorker
 from agentruns.runtime.worker_health import WorkerHealth, WorkerStatus
 from agentruns.runtime.worker_options import AgentWorkerOptions
@@ -49,6 +50,12 @@ def mixed(free: threading.Event, calls: list[str]) -> GraphBundle:
     return graph.build()
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # a thread changes it
+            await asyncio.sleep(0.005)
+
+
 async def kinds_of(world: DriveWorld, run_id: Any) -> list[str]:
     rows = await world.rows(
         "SELECT kind FROM agentruns.run_events WHERE run_id = cast(:run_id AS uuid) ORDER BY sequence",
@@ -62,20 +69,24 @@ def test_what_ended_before_a_node_that_gets_no_thread_is_committed(in_world: InW
 
     async def work(world: DriveWorld) -> None:
         first, second = [await world.submitted() for _ in range(2)]
-        assert (await world.driven(first)).outcome is AgentLoopOutcome.FAILED
+        driving = asyncio.create_task(world.driven(first))
+        await world.until(STARTED, count=2)
+        world.shutdown.stop()
+        assert (await driving).report.abandoned_nodes == ["b"]
         assert world.loop.are_threads_exhausted
+        healthy = ShutdownSignal()
         with pytest.raises(DeploymentError) as error:
-            await world.driven(second)
+            await world.loop.run(await world.claimed(second), healthy)
         assert error.value.reason == "node_threads_exhausted"
         assert await kinds_of(world, second) == [ADMITTED, STARTED, SUCCEEDED, "graph-barrier-continued"]
         assert calls == ["a", "b", "a"]
         free.set()
-        await asyncio.sleep(0.05)
+        await until(lambda: not world.loop.are_threads_exhausted)
         # Neither node runs twice.
-        assert (await world.driven(second)).outcome is AgentLoopOutcome.SUCCEEDED
+        assert (await world.loop.run(await world.claimed(second), healthy)).outcome is AgentLoopOutcome.SUCCEEDED
         assert calls == ["a", "b", "a", "b"]
 
-    in_world(work, mixed(free, calls), **ONE_THREAD)
+    in_world(work, mixed(free, calls), **{**ONE_THREAD, "node_execution_timeout": LONG})
 
 
 def test_a_worker_without_threads_says_that_it_is_not_healthy(in_world: InWorld) -> None:
@@ -87,12 +98,11 @@ def test_a_worker_without_threads_says_that_it_is_not_healthy(in_world: InWorld)
         assert (worker.health, worker.health.is_live) == (WorkerHealth(status=WorkerStatus.STARTING), True)
         working = asyncio.create_task(worker.run(world.shutdown))
         run_id = await world.submitted()
-        await world.runs.wait(TENANT, run_id, timeout=timedelta(seconds=10))
+        await world.runs.wait(TENANT, run_id, timeout=timedelta(seconds=30))
         assert worker.health == WorkerHealth(status=WorkerStatus.DEGRADED, reason="node_threads_exhausted")
         assert (worker.health.is_live, worker.health.is_ready) == (False, True)
         free.set()
-        await asyncio.sleep(0.05)
-        assert worker.health == WorkerHealth(status=WorkerStatus.READY)
+        await until(lambda: worker.health == WorkerHealth(status=WorkerStatus.READY))
         world.shutdown.drain()
         await working
 

@@ -28,6 +28,7 @@ from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.graph_bundle import GraphBundle
 from agentruns.runtime.node_retry import NODE_EXCEPTION, NodeRetry
 from agentruns.testing.drives import DriveWorld, builder, chain, fan
+from agentruns.testing.movable_clock import MovableClock
 from agentruns.testing.samples import failure
 
 InWorld = Callable[..., None]
@@ -62,10 +63,16 @@ async def failure_of(world: DriveWorld, run_id: Any) -> Any:
     return outcome.failure
 
 
-def test_a_node_that_may_be_repeated_is_deferred_and_a_later_drive_succeeds(in_world: InWorld) -> None:
-    graph, calls = failing(1, attempts=3, delay=1.5)
+def test_a_node_that_may_be_repeated_is_deferred_and_a_later_drive_succeeds(
+    in_world: InWorld, owner_url: str, run: Callable[[Any], Any]
+) -> None:
+    graph, calls = failing(1, attempts=3, delay=30)
+    clock = MovableClock(owner_url)
+    run(clock.install())
 
     async def work(world: DriveWorld) -> None:
+        world.store.clock.monotonic = lambda: 0.0
+        await clock.advance(timedelta(0))
         run_id = await world.submitted()
         assert (await world.driven(run_id)).outcome is AgentLoopOutcome.DEFERRED
         (row,) = await world.rows(
@@ -73,11 +80,11 @@ def test_a_node_that_may_be_repeated_is_deferred_and_a_later_drive_succeeds(in_w
             " JOIN agentruns.node_results n USING (tenant_id, run_id)"
             " JOIN agentruns.run_events e USING (tenant_id, run_id, sequence)"
         )
-        assert row.scheduler_not_before == row.retry_not_before == row.recorded_at + timedelta(seconds=1.5)
+        assert row.scheduler_not_before == row.retry_not_before == row.recorded_at + timedelta(seconds=30)
         with pytest.raises(NotYetAvailableError) as early:
             await world.claimed(run_id)
         assert early.value.reason == "deferred"
-        await asyncio.sleep(1.55)
+        await clock.advance(timedelta(seconds=30))
         assert (await world.driven(run_id)).outcome is AgentLoopOutcome.SUCCEEDED
         assert await world.attempts() == [("a", 1, 1), ("a", 2, 2)]
         assert calls == [1, 2]

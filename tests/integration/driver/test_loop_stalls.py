@@ -19,7 +19,8 @@ from agentruns.testing.drives import DriveWorld, chain, fan
 
 InWorld = Callable[..., None]
 
-TTL = timedelta(seconds=2)
+#: A third of it is a stall, which a machine that stands still for a moment makes none of.
+TTL = timedelta(seconds=8)
 SECONDS = TTL.total_seconds()
 
 
@@ -43,7 +44,7 @@ def test_B5_half_a_lease_is_reported_and_does_no_harm(in_world: InWorld, caplog:
         assert result.outcome is AgentLoopOutcome.SUCCEEDED
         (stall,) = result.report.loop_stalls
         assert stall.nodes == ("b",)
-        assert 0.5 * SECONDS <= stall.seconds < 3 * SECONDS
+        assert 0.5 * SECONDS <= stall.seconds < SECONDS
         assert await world.attempts() == [("a", 1, 1), ("b", 1, 1)]
 
     with caplog.at_level(logging.WARNING, logger="agentruns.runtime.driver"):
@@ -62,13 +63,14 @@ def test_B5_past_the_lease_the_result_is_refused_and_the_node_named(
         assert await world.kinds() == ["agent-admitted", "graph-node-attempt-started"]
 
     with caplog.at_level(logging.WARNING, logger="agentruns.runtime.driver"):
-        in_world(work, chain(a=blocking(1.5)), lease=TTL)
+        in_world(work, chain(a=blocking(1.1)), lease=TTL)
     assert stalls(caplog) == ["a"]
 
 
 def test_B5_a_plain_function_holds_no_loop(in_world: InWorld, caplog: pytest.LogCaptureFixture) -> None:
     def patient(_context: Any) -> Finish:
-        time.sleep(1.5 * SECONDS)
+        # On the loop it would be a stall, of which the lease allows a third.
+        time.sleep(5)
         return Finish({})
 
     async def work(world: DriveWorld) -> None:
@@ -78,7 +80,7 @@ def test_B5_a_plain_function_holds_no_loop(in_world: InWorld, caplog: pytest.Log
         assert await world.attempts() == [("a", 1, 1)]
 
     with caplog.at_level(logging.WARNING, logger="agentruns.runtime.driver"):
-        in_world(work, chain(a=patient), lease=TTL)
+        in_world(work, chain(a=patient), lease=timedelta(seconds=12))
     assert stalls(caplog) == []
 
 
@@ -97,7 +99,7 @@ def test_the_watch_costs_one_daemon_thread_for_all_drives_and_ends_with_its_driv
         assert [thread.daemon for thread in new] == [True]
 
     siblings: dict[str, Any] = {"a": lambda _context: {}, "b": lambda _context: {}}
-    in_world(work, fan(first=siblings, last=lambda _context: Finish({})), lease=6 * TTL)
+    in_world(work, fan(first=siblings, last=lambda _context: Finish({})), lease=2 * TTL)
     ends_by = time.monotonic() + 30
     # The loop may hold the watch a moment longer, by a timer that has not run yet.
     while new[0].is_alive() and time.monotonic() < ends_by:

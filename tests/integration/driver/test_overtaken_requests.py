@@ -81,9 +81,11 @@ class Racer:
                 await asyncio.wait_for(self.commits(), HELD.total_seconds())
 
         def overtaken(ends: Ends, lookups: Sequence[RunLookup]) -> tuple[RunEnds, ...]:
+            # Nothing is held for the first reading, so it is overtaken however slow the machine is.
+            is_first = not readings
             readings.extend(lookups)
             found = read(ends, lookups)
-            await_only(commits_unless_held())
+            await_only(self.commits() if is_first else commits_unless_held())
             return found
 
         with pytest.MonkeyPatch.context() as patch:
@@ -134,7 +136,7 @@ def test_LIF_15_a_deadline_is_committed_by_the_tick_that_finds_it_however_fast_t
     async def work(world: DriveWorld) -> None:
         supervisor = DurableRunSupervisor(world.store, world.executables)
         for _ in range(3):
-            deadline = await instant_of(world, after=timedelta(seconds=2))
+            deadline = await instant_of(world, after=timedelta(seconds=4))
             run_id = await world.submitted(limits=BudgetLimits(deadline=deadline))
             driving = asyncio.create_task(driven_to_its_end(world, run_id))
             while await instant_of(world) < deadline:

@@ -105,7 +105,7 @@ def test_DRV_12_stopping_gives_up_a_node_that_swallows_its_cancellation(in_world
         stopped_at = time.monotonic()
         world.shutdown.stop()
         result = await driving
-        assert time.monotonic() - stopped_at < 1.0
+        assert time.monotonic() - stopped_at < 10
         assert result.outcome is AgentLoopOutcome.CANCELLED
         assert result.report.abandoned_nodes == ["a"]
         assert node.swallowed == 1
@@ -231,7 +231,7 @@ def test_DRV_14_what_no_driver_may_swallow_goes_on_and_the_fence_is_released(
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
         with pytest.raises(raised):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await world.driven(run_id)
         assert await world.kinds() == [ADMITTED, STARTED]
         assert (await lease_of(world))[0] is None
@@ -289,7 +289,9 @@ def test_when_every_thread_hangs_no_further_node_is_started(in_world: InWorld) -
         assert error.value.reason == "node_threads_exhausted"
         assert await world.kinds() == before
         free.set()
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(30):
+            while world.loop.are_threads_exhausted:  # a thread ends
+                await asyncio.sleep(0.005)
         ended = await world.loop.run(await world.claimed(second), healthy)
         assert ended.outcome is AgentLoopOutcome.SUCCEEDED
 
@@ -332,25 +334,26 @@ def worker_of(world: DriveWorld, loop: DurableAgentLoop | None = None, **options
     return AgentWorker(world.store, world.executables, tenants=[TENANT], loop=loop or world.loop, options=chosen)
 
 
-@pytest.mark.parametrize(("seconds", "is_finished"), [(0.3, True), (60.0, False)])
-def test_E3_a_worker_lets_nodes_finish_within_its_drain_time(
-    in_world: InWorld, *, seconds: float, is_finished: bool
-) -> None:
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_E3_a_worker_lets_nodes_finish_within_its_drain_time(in_world: InWorld, *, is_finished: bool) -> None:
+    go_on, drain_timeout = asyncio.Event(), LONG if is_finished else timedelta(seconds=0.5)
+
     async def a(_context: Any) -> Finish:
-        await asyncio.sleep(seconds)
+        await go_on.wait()
         return Finish({})
 
     async def work(world: DriveWorld) -> None:
-        working = asyncio.create_task(
-            worker_of(world, slots=1, drain_timeout=timedelta(seconds=0.8)).run(world.shutdown)
-        )
+        working = asyncio.create_task(worker_of(world, slots=1, drain_timeout=drain_timeout).run(world.shutdown))
         await world.submitted()
         await world.until(STARTED)
         later = await world.submitted()
         asked_at = time.monotonic()
         world.shutdown.drain()
+        if is_finished:
+            await asyncio.sleep(0.3)
+            go_on.set()
         await working
-        assert time.monotonic() - asked_at < 2.5
+        assert (0.3 if is_finished else 0.5) <= time.monotonic() - asked_at < 20
         kinds = await world.kinds()
         assert (SUCCEEDED in kinds) == is_finished
         rows = await world.rows(

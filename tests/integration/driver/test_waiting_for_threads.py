@@ -22,7 +22,7 @@ from agentruns.testing.drives import DriveWorld, chain
 InWorld = Callable[..., None]
 
 ADMITTED, STARTED = "agent-admitted", "graph-node-attempt-started"
-LIMIT = 1.0
+LIMIT = 3.0
 OPTIONS: dict[str, Any] = {"lease": timedelta(minutes=1), "node_threads": 1}
 
 
@@ -44,7 +44,7 @@ async def waiting(world: DriveWorld) -> AsyncIterator[tuple[asyncio.Task[AgentLo
 
 
 async def ended(driving: asyncio.Task[AgentLoopResult]) -> AgentLoopOutcome:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return (await driving).outcome
 
 
@@ -57,7 +57,7 @@ def test_a_node_s_own_time_begins_when_it_has_got_its_thread(in_world: InWorld) 
 
     async def work(world: DriveWorld) -> None:
         async with waiting(world) as (driving, _):
-            await asyncio.sleep(1.5 * LIMIT)
+            await asyncio.sleep(1.1 * LIMIT)
             assert (driving.done(), calls) == (False, [])
         assert await ended(driving) is AgentLoopOutcome.SUCCEEDED
         assert (calls, await world.attempts()) == ([True], [("a", 1, 1)])

@@ -58,7 +58,7 @@ def leave(user: subprocess.Popen[str]) -> None:
 
 
 def await_gone(pid: int) -> None:
-    for _ in range(500):
+    for _ in range(1500):
         if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
             return
         time.sleep(0.02)

@@ -149,16 +149,17 @@ def test_a_stamp_that_the_database_refuses_is_taken_afresh(in_world: InWorld, se
         assert run.state.head is not None
         # Behind the head a stamp cannot be: then it is the head's instant, which is too old here.
         await asyncio.sleep(1.1)
+        (before,) = await world.rows("SELECT clock_timestamp() AS at")
         world.store.clock.correct(world.store.clock.stamp().plus(by))
         with sent(world.store) as texts:
             result = await run.commit(run.start())
         assert result.outcome is COMMITTED
-        assert commits_of(texts) == 2
+        # On a busy machine the fresh one may be too old as well when it arrives.
+        assert 2 <= commits_of(texts) <= 3
         (row,) = await world.rows(
-            "SELECT recorded_at BETWEEN clock_timestamp() - interval '1 s' AND clock_timestamp() AS is_fresh"
-            " FROM agentruns.run_events WHERE sequence = 2"
+            "SELECT recorded_at, clock_timestamp() AS after FROM agentruns.run_events WHERE sequence = 2"
         )
-        assert row.is_fresh
+        assert before.at - timedelta(seconds=1) <= row.recorded_at <= row.after
 
     in_world(work, GRAPH, lease=LONG)
 
@@ -184,7 +185,8 @@ def test_LEA_29_a_held_row_delays_nobody_but_its_own_run(in_world: InWorld) -> N
         async with Stranger(world.url).holding(held.fence.run_id):
             tries = [asyncio.create_task(committer.commit(each.start())) for each in runs]
             others = [each for each in tries if each is not tries[7]]
-            async with asyncio.timeout(2):
+            # Sooner than whoever waits for the row gives up, which is after its third try.
+            async with asyncio.timeout(12):
                 assert outcomes(await asyncio.gather(*others)) == {COMMITTED: 19}
             assert not tries[7].done()
             assert await started(world) == ids_of([each for each in runs if each is not held])

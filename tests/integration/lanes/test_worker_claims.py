@@ -124,7 +124,7 @@ def test_a_run_that_comes_while_slots_are_idle_is_found_by_the_next_poll(in_worl
     async def work(world: DriveWorld) -> None:
         await submitted(world, 1)
         with sent(world.store) as texts:
-            async with worker(world, slots=3, poll_interval=timedelta(seconds=1)):
+            async with worker(world, slots=3, poll_interval=timedelta(seconds=4)):
                 await world.until(STARTED)
                 await submitted(world, 1)
                 before = claims_of(texts)

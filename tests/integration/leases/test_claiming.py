@@ -27,7 +27,7 @@ from agentruns.testing.strangers import Stranger
 
 InWorld = Callable[..., None]
 
-LEASE = timedelta(seconds=2)
+LEASE = timedelta(seconds=12)
 MICROSECOND = timedelta(microseconds=1)
 GRAPH = chain(a=lambda _context: Finish({}))
 

@@ -29,7 +29,7 @@ from agentruns.testing.strangers import Stranger
 
 InWorld = Callable[..., None]
 
-LEASE = timedelta(seconds=2)
+LEASE = timedelta(seconds=12)
 HORIZON = timedelta(minutes=5)
 MICROSECOND = timedelta(microseconds=1)
 GRAPH = chain(a=lambda _context: None, b=lambda _context: Finish({}))

@@ -37,7 +37,7 @@ from agentruns.store.options import StoreOptions
 from agentruns.testing import samples
 from agentruns.testing.drives import TENANT
 from agentruns.testing.isolating import flip, isolate
-from agentruns.testing.listening import Ear
+from agentruns.testing.listening import Ear, all_told
 
 InQuarantine = Callable[..., None]
 
@@ -105,7 +105,7 @@ def test_OPS_13_a_run_that_was_repaired_is_released_and_driven_to_its_end(in_qua
 def test_SCH_13_workers_are_told_of_a_release_and_of_no_refusal(in_quarantine: InQuarantine) -> None:
     async def work(quarantined: Any) -> None:
         # What the run did before it was isolated has been told of.
-        await asyncio.sleep(0.3)
+        await all_told(quarantined.world.store)
         async with Ear.at(quarantined.world.url) as ear:
             await refused(quarantined)
             await asyncio.sleep(0.3)

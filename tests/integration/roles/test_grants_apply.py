@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -260,11 +259,14 @@ def test_apply_waits_for_a_migration_that_is_under_way(granted: Any, run: Run) -
             return await connection.run_sync(apply, granted.roles)
 
     async def work() -> tuple[bool, GrantPlan]:
-        waits = text("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        waits = text(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
         async with engine.connect() as migrating:
             await migrating.execute(text(f"SELECT pg_advisory_xact_lock({lock_key('agentruns')})"))
             task = asyncio.create_task(granting())
-            async with asyncio.timeout(timedelta(seconds=10).total_seconds()):
+            async with asyncio.timeout(30):
                 while (await migrating.execute(waits)).scalar_one() == 0:
                     await asyncio.sleep(0.01)
             was_done = task.done()

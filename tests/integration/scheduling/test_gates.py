@@ -58,11 +58,11 @@ async def idle_worker(world: DriveWorld) -> AsyncIterator[AgentWorker]:
         await task
 
 
-async def gate_of(world: DriveWorld) -> datetime:
-    """Read when the only run opens: its gate, or the end of its lease."""
-    (row,) = await world.rows("SELECT greatest(scheduler_not_before, lease_expires_at) AS at FROM agentruns.runs")
-    gate: datetime = row.at
-    return gate
+async def now_of(world: DriveWorld) -> datetime:
+    """Read the database's clock."""
+    (row,) = await world.rows("SELECT clock_timestamp() AS now")
+    now: datetime = row.now
+    return now
 
 
 async def is_started_at(world: DriveWorld, gate: datetime, *, count: int = 1) -> None:
@@ -78,8 +78,9 @@ def test_SCH_10_a_run_that_is_given_back_with_a_delay_is_taken_when_it_is_over(i
     async def work(world: DriveWorld) -> None:
         held = await world.claimed(await world.submitted())
         async with idle_worker(world):
+            gate = await now_of(world) + GATE
             await world.store.release(held.fence, delay=GATE)
-            await is_started_at(world, await gate_of(world))
+            await is_started_at(world, gate)
 
     in_world(work, GRAPH, lease=LONG)
 
@@ -97,7 +98,8 @@ def test_SCH_10_a_run_that_another_worker_has_deferred_is_taken_at_its_gate(in_w
         held = await world.claimed(await world.submitted())
         async with idle_worker(world):
             assert (await world.loop.run(held, world.shutdown)).outcome is AgentLoopOutcome.DEFERRED
-            await is_started_at(world, await gate_of(world), count=2)
+            (row,) = await world.rows("SELECT retry_not_before AS at FROM agentruns.node_results WHERE attempt = 1")
+            await is_started_at(world, row.at, count=2)
         assert await world.attempts() == [("a", 1, 1), ("a", 2, 2)]
 
     in_world(work, chain(a=a), lease=LONG)
@@ -111,9 +113,9 @@ def test_SCH_09_a_run_whose_worker_is_gone_is_taken_when_its_lease_expires(
             open_world(owner_url, GRAPH, store_url=database_url, lease=LONG) as world,
             open_world(owner_url, GRAPH, store_url=database_url, lease=2 * GATE) as dying,
         ):
-            await dying.claimed(await dying.submitted())
+            held = await dying.claimed(await dying.submitted())
             async with idle_worker(world):
-                await is_started_at(world, await gate_of(world))
+                await is_started_at(world, held.lease.expires_at.to_datetime())
 
     run(work())
 
@@ -122,9 +124,8 @@ def test_SCH_09_a_lease_that_nobody_told_of_is_seen_before_it_expires(in_world: 
     async def work(world: DriveWorld) -> None:
         world.store.notifier.is_on = False
         async with idle_worker(world) as worker:
-            await world.claimed(await world.submitted())
-            gate = await gate_of(world)
-            await is_started_at(world, gate)
+            held = await world.claimed(await world.submitted())
+            await is_started_at(world, held.lease.expires_at.to_datetime())
             assert worker.is_listening
 
     in_world(work, GRAPH, lease=2 * GATE)

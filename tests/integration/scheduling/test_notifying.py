@@ -17,6 +17,7 @@ from agentruns.domain.graph.returns import Finish
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.submission_key import AgentSubmissionKey
 from agentruns.errors import InvalidOptionError, UnitOfWorkError
+from agentruns.runtime import notifier
 from agentruns.runtime.deployment import Deployment
 from agentruns.runtime.deployment_open import OpenDeployment
 from agentruns.runtime.graph_builder import GraphBuilder
@@ -145,7 +146,11 @@ def test_a_store_that_is_closed_or_of_another_loop_tells_nobody(database_url: st
     run(work())
 
 
-def test_what_was_told_last_is_told_before_the_store_is_closed(database_url: str, run: Run) -> None:
+def test_what_was_told_last_is_told_before_the_store_is_closed(
+    database_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier, "_CLOSING_BOUND", 30.0)
+
     async def work() -> None:
         async with Ear.at(database_url) as ear:
             async with DEPLOYMENT.open(database_url, tenant=("a", "b")) as app:

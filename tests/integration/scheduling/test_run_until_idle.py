@@ -79,7 +79,7 @@ def test_all_that_is_ready_is_driven_by_as_many_slots_as_are_asked_for(script: S
     async def work() -> None:
         async with script.deployment.open(script.url, tenant=["a", "b"]) as app:
             assert (await app.run_until_idle()).drive_count == 0
-            run_ids = [*await script.submit(app, 7, naps=0.02), *await script.submit(app, 5, tenant="b", naps=0.02)]
+            run_ids = [*await script.submit(app, 7, naps=0.2), *await script.submit(app, 5, tenant="b", naps=0.2)]
             report = await app.run_until_idle(AgentWorkerOptions(slots=3))
             assert (report.outcomes, report.errors, report.settled_count) == ({SUCCEEDED: 12}, {}, 0)
             assert report.drive_count == 12
@@ -97,12 +97,12 @@ def test_what_is_due_is_settled_before_nothing_is_left_to_do_and_what_is_not_due
 ) -> None:
     async def work() -> None:
         async with script.deployment.open(script.url, tenant="a") as app:
-            await script.submit(app, 2, due_in=0.3)
+            await script.submit(app, 2, due_in=1.5)
             (sleeping,) = await script.submit(app, 1, due_in=3_600)
             left_to_others = AgentWorkerOptions(supervision_interval=None)
             first = await app.run_until_idle(left_to_others)
             assert (first.outcomes, first.settled_count) == ({WAITING: 3}, 0)
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(1.7)
             assert (await app.run_until_idle(left_to_others)).drive_count == 0
             second = await app.run_until_idle()
             assert (second.outcomes, second.settled_count) == ({SUCCEEDED: 2}, 2)
@@ -145,7 +145,7 @@ def test_whoever_is_cancelled_gives_everything_back(script: Script, run: Run) ->
 
 def test_a_database_that_does_not_answer_is_an_error_and_not_idleness(script: Script, owner_url: str, run: Run) -> None:
     async def work() -> None:
-        brief = StoreOptions(lock_timeout=timedelta(milliseconds=100), statement_timeout=timedelta(milliseconds=200))
+        brief = StoreOptions(lock_timeout=timedelta(milliseconds=200), statement_timeout=timedelta(seconds=10))
         async with script.deployment.open(script.url, tenant="a", options=brief) as app:
             await script.submit(app, 1)
             async with Stranger(owner_url).locking("runs"):

@@ -68,7 +68,7 @@ async def run_ids(kit: Any) -> list[RunId]:
 async def settled(store: AgentRunStore) -> None:
     """Return once no connection is checked out."""
     pool: Any = store._engine.pool
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while pool.checkedout():
             await asyncio.sleep(0.005)
     assert (pool.size(), pool.checkedin(), pool.overflow()) == (POOL, POOL, 0)
@@ -125,7 +125,7 @@ def test_SUB_12_a_cancelled_joined_call_leaves_nothing_in_the_callers_transactio
     dice = random.Random(21)
 
     async def work() -> None:
-        async with kit.runs() as runs, kit.engine(pool_size=POOL, max_overflow=0, pool_timeout=5) as engine:
+        async with kit.runs() as runs, kit.engine(pool_size=POOL, max_overflow=0, pool_timeout=30) as engine:
             keys = [AgentSubmissionKey.generate() for _ in range(40)]
 
             async def submit(key: AgentSubmissionKey) -> Any:

@@ -82,7 +82,7 @@ async def waits_for_lock(engine: Any) -> None:
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
     async with engine.connect() as connection:
-        for _ in range(500):
+        for _ in range(3000):
             found = (await connection.execute(waiting)).scalar_one()
             await connection.rollback()
             if found:

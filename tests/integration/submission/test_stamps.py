@@ -75,7 +75,7 @@ def test_a_stale_stamp_is_stamped_again(kit: Any, run: Run) -> None:
             sent = kit.sent(store._engine)
             assert (await runs.submit(AgentSubmissionKey.generate(), kit.request())).outcome is COMMITTED
             assert kinds(sent) == ["insert", "probe", "insert"]
-            store.clock.correct(store.clock.stamp().plus(timedelta(seconds=-14)))
+            store.clock.correct(store.clock.stamp().plus(timedelta(seconds=-11)))
             assert (await runs.submit(AgentSubmissionKey.generate(), kit.request())).outcome is COMMITTED
             assert kinds(sent) == ["insert"]
 

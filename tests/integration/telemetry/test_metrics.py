@@ -170,19 +170,19 @@ def test_siblings_are_one_batch_and_renewals_tell_what_was_left(in_world: InWorl
         assert points_of("agentruns.batch.width", "graph") == {(GRAPH,): 2}
 
     graph = fan(first={"x": sibling, "y": sibling}, last=lambda _context: Finish({}))
-    in_world(work, graph, lease=timedelta(seconds=2), maximum_parallel_nodes=2)
+    in_world(work, graph, lease=timedelta(seconds=5), maximum_parallel_nodes=2)
 
 
 def test_who_blocks_the_loop_is_named(in_world: InWorld, points_of: PointsOf) -> None:
     async def blocks(_context: Any) -> Finish:
-        time.sleep(1.5)  # noqa: ASYNC251  # this is what must be noticed
+        time.sleep(3)  # noqa: ASYNC251  # this is what must be noticed
         return Finish({})
 
     async def work(world: DriveWorld) -> None:
         await world.driven(await world.submitted())
         assert points_of("agentruns.loop.blocked", "node_id") == {("blocks",): 1}
 
-    in_world(work, chain(blocks=blocks), lease=timedelta(seconds=4))
+    in_world(work, chain(blocks=blocks), lease=timedelta(seconds=7.5))
 
 
 def test_who_never_ends_is_counted_and_has_the_end_that_counts(in_world: InWorld, points_of: PointsOf) -> None:

@@ -22,16 +22,18 @@ def test_OPS_4_a_reindex_beside_a_verification_changes_no_verdict(run: Callable[
         async with engine.connect() as maintaining, engine.connect() as verifying:
             for connection in (maintaining, verifying):
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
-            reindexing = asyncio.create_task(reindex(maintaining))
-            warnings = []
+            warnings = list[tuple[str, ...]]()
+            reindexing = asyncio.create_task(reindex(maintaining, warnings))
             while not reindexing.done():
                 warnings.append((await verifying.run_sync(verify_schema)).warnings)
             await reindexing
         await engine.dispose()
         return warnings
 
-    async def reindex(connection: Any) -> None:
-        for _ in range(25):
+    async def reindex(connection: Any, warnings: list[tuple[str, ...]]) -> None:
+        count = 0
+        while count < 25 or len(warnings) <= 20:  # another task verifies
+            count += 1
             await connection.exec_driver_sql("REINDEX TABLE CONCURRENTLY agentruns.runs")
             await asyncio.sleep(0.05)
 

@@ -11,7 +11,7 @@ from agentruns.domain.status import RunStatus
 from agentruns.domain.waits import NodeWait
 from agentruns.runtime.supervisor import DurableRunSupervisor
 from agentruns.testing.drives import TENANT, DriveWorld
-from agentruns.testing.listening import Ear
+from agentruns.testing.listening import Ear, all_told
 from agentruns.testing.movable_clock import MovableClock
 
 InWorld = Callable[..., None]
@@ -32,7 +32,7 @@ def test_SCH_13_the_last_answer_and_the_last_timer_are_told_of_and_no_earlier_on
         await clock.advance(timedelta(0))
         run_id = await sleeping.asleep(world)
         question, timer = await sleeping.service(world).outstanding(TENANT, run_id)
-        await asyncio.sleep(HEARD)
+        await all_told(world.store)
         async with Ear.at(world.store_url) as ear:
             await sleeping.service(world).resolve_interrupt(**sleeping.answering(run_id, question.wait_id))
             await asyncio.sleep(HEARD)

@@ -52,7 +52,7 @@ class Listener:
         self.events.append(evolve(event, duration=timedelta(0)) if isinstance(event, DriveEnded) else event)
 
     async def until(self, event: WorkerEvent) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while event not in self.events:
                 await asyncio.sleep(0.01)
 
@@ -213,7 +213,7 @@ def test_what_supervision_settles_is_told_and_an_empty_round_is_not(in_world: In
 
     @graph.node(entry=True, wait_to="b")
     def a(_context: Any) -> Suspend:
-        return Suspend(NodeWait.timer(due_in=timedelta(milliseconds=300)))
+        return Suspend(NodeWait.timer(due_in=timedelta(seconds=1.5)))
 
     @graph.node(terminal=True)
     def b(_context: Any) -> Finish:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -124,6 +125,12 @@ def test_a_reader_that_stops_holds_nobody_up_and_is_told_how_much_it_has_missed(
     shutdown = ShutdownSignal()
     lines = EventLines(clock(), shutdown, descriptor=pipe[1])
     read: list[str] = []
+    # Nothing can be written before somebody reads.
+    os.set_blocking(pipe[1], False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(pipe[1], b"\n" * 4096)
+    os.set_blocking(pipe[1], True)
 
     async def work() -> None:
         async with lines.showing(None):  # type: ignore[arg-type]  # see above
@@ -140,7 +147,7 @@ def test_a_reader_that_stops_holds_nobody_up_and_is_told_how_much_it_has_missed(
         await reading
 
     asyncio.run(work())
-    events = [json.loads(line) for line in "".join(read).splitlines()]
+    events = [json.loads(line) for line in "".join(read).splitlines() if line]
     (gap,) = [event for event in events if event["event"] == "events_lost"]
     assert events[-2:] == [gap, {"event": "worker_stopped", "at": str(NOW), "error": None}]
     assert gap == {"event": "events_lost", "at": str(NOW), "count": 5_000 - (len(events) - 2)}

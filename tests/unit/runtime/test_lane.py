@@ -81,7 +81,7 @@ async def settled() -> None:
 
 def within(work: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await work()
 
     asyncio.run(bounded())

@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+import pytest
 from attrs import define, field
 
 from agentruns.runtime.lease_renewals import LeaseRenewals
 
+Within = Callable[[Callable[[], Awaitable[None]]], None]
+
 INTERVAL = 0.4
-#: Two renewals this close belong to one look.
-MOMENT = 0.05
 
 
 @define(eq=False)
@@ -54,26 +55,21 @@ def joined(*leases: Lease) -> LeaseRenewals:
 
 def looks(leases: list[Lease]) -> int:
     """Count the looks that renewed something."""
-    instants = sorted(instant for lease in leases for instant in lease.renewals)
-    return sum(not place or instant - instants[place - 1] > MOMENT for place, instant in enumerate(instants))
+    return len({instant for lease in leases for instant in lease.renewals})
 
 
-def within(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 10))
-
-
-def test_DRV_21_the_oldest_lease_takes_along_what_is_half_as_old_and_nothing_younger() -> None:
+def test_DRV_21_the_oldest_lease_takes_along_what_is_half_as_old_and_nothing_younger(within: Within) -> None:
     async def work() -> None:
         oldest, older, younger = aged(0.8, 0.5, 0.1)
         joined(oldest, older, younger)
         await asyncio.sleep(0.3 * INTERVAL)
         assert [len(each.renewals) for each in (oldest, older, younger)] == [1, 1, 0]
-        assert abs(oldest.renewals[0] - older.renewals[0]) < MOMENT
+        assert oldest.renewals == older.renewals
 
     within(work)
 
 
-def test_DRV_21_leases_of_every_age_are_renewed_at_most_twice_an_interval() -> None:
+def test_DRV_21_leases_of_every_age_are_renewed_at_most_twice_an_interval(within: Within) -> None:
     async def work() -> None:
         leases = aged(*(place / 200 for place in range(200)))
         joined(*leases)
@@ -84,20 +80,19 @@ def test_DRV_21_leases_of_every_age_are_renewed_at_most_twice_an_interval() -> N
     within(work)
 
 
-def test_a_lease_that_is_extended_meanwhile_is_renewed_an_interval_later() -> None:
+def test_a_lease_that_is_extended_meanwhile_is_renewed_an_interval_later(within: Within) -> None:
     async def work() -> None:
         (lease,) = aged(0.5)
         joined(lease)
         await asyncio.sleep(0.25 * INTERVAL)
         lease.extended_at = extended_at = time.monotonic()
         await asyncio.sleep(1.3 * INTERVAL)
-        assert len(lease.renewals) == 1
-        assert 0 <= lease.renewals[0] - extended_at - INTERVAL < 0.25 * INTERVAL
+        assert lease.renewals == [pytest.approx(extended_at + INTERVAL)]
 
     within(work)
 
 
-def test_one_that_is_due_before_the_others_is_not_kept_waiting() -> None:
+def test_one_that_is_due_before_the_others_is_not_kept_waiting(within: Within) -> None:
     async def work() -> None:
         young, old = aged(0.0, 0.9)
         renewals = joined(young)
@@ -108,7 +103,7 @@ def test_one_that_is_due_before_the_others_is_not_kept_waiting() -> None:
     within(work)
 
 
-def test_a_renewal_that_hangs_delays_no_other_and_is_not_begun_twice() -> None:
+def test_a_renewal_that_hangs_delays_no_other_and_is_not_begun_twice(within: Within) -> None:
     async def work() -> None:
         hanging, other = aged(1.0, 1.0)
         hanging.gate.clear()
@@ -123,7 +118,7 @@ def test_a_renewal_that_hangs_delays_no_other_and_is_not_begun_twice() -> None:
     within(work)
 
 
-def test_who_has_left_is_renewed_no_more_and_a_renewal_under_way_is_withdrawn() -> None:
+def test_who_has_left_is_renewed_no_more_and_a_renewal_under_way_is_withdrawn(within: Within) -> None:
     async def work() -> None:
         hanging, waiting = aged(1.0, 0.4)
         hanging.gate.clear()
@@ -142,7 +137,7 @@ def test_who_has_left_is_renewed_no_more_and_a_renewal_under_way_is_withdrawn() 
     within(work)
 
 
-def test_who_joins_again_while_its_renewal_is_withdrawn_is_renewed_once_that_has_ended() -> None:
+def test_who_joins_again_while_its_renewal_is_withdrawn_is_renewed_once_that_has_ended(within: Within) -> None:
     async def work() -> None:
         (lease,) = aged(1.0)
         lease.gate.clear()

@@ -44,13 +44,15 @@ def test_what_a_call_raises_is_raised_where_it_is_awaited(raised: type[Exception
 
 def test_more_calls_than_threads_wait_for_one_another() -> None:
     running, most, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(2)
 
     def call() -> None:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
-        time.sleep(0.01)
+        # Each waits for another one that runs beside it.
+        together.wait(30)
         with lock:
             running -= 1
 
@@ -103,7 +105,7 @@ def test_threads_are_lent_in_the_order_of_asking_and_who_gave_up_keeps_none() ->
         threads._let_go()
         # This one gives up in the very moment in which the thread has become its own.
         asking[1].cancel()
-        _, unserved = await asyncio.wait(asking, timeout=5)
+        _, unserved = await asyncio.wait(asking, timeout=30)
         assert unserved == set()
         assert [each.cancelled() for each in asking] == [True, True, False, False]
         await one("e")
@@ -122,7 +124,7 @@ def test_who_waits_is_refused_when_the_last_thread_is_given_up() -> None:
         await asyncio.sleep(0)
         threads.abandon(ending)
         with pytest.raises(DeploymentError) as error:
-            await asyncio.wait_for(asking, 5)
+            await asyncio.wait_for(asking, 30)
         assert error.value.reason == "node_threads_exhausted"
         hanging.set()
 
@@ -141,5 +143,5 @@ def test_a_call_that_outlives_its_loop_is_nobody_s_trouble() -> None:
 
     asyncio.run(work())
     hanging.set()
-    assert ended.wait(5)
+    assert ended.wait(30)
     time.sleep(0.02)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection
 
 import pytest
 
 from agentruns.runtime.notifier import INTERVAL, Notifier
 from agentruns.store.wake_ups import ANY_TENANT, channel_of, payloads_of
 
-Run = Callable[[Any], Any]
+Within = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 class Line:
@@ -42,7 +41,7 @@ async def until(line: Line, count: int) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_of_whom_is_told_while_a_statement_is_under_way_shares_the_next_one(run: Run) -> None:
+def test_of_whom_is_told_while_a_statement_is_under_way_shares_the_next_one(within: Within) -> None:
     async def work() -> None:
         line = Line(seconds=0.05)
         notifier = Notifier(line.send, is_on=True)
@@ -54,10 +53,10 @@ def test_of_whom_is_told_while_a_statement_is_under_way_shares_the_next_one(run:
         await notifier.close()
         assert line.told == [["a", "b"], ["c", "d"]]
 
-    run(work())
+    within(work)
 
 
-def test_SCH_13_at_most_one_statement_ends_and_another_begins_in_50_ms(run: Run) -> None:
+def test_SCH_13_at_most_one_statement_ends_and_another_begins_in_50_ms(within: Within) -> None:
     async def work() -> None:
         line = Line()
         notifier = Notifier(line.send, is_on=True)
@@ -71,10 +70,10 @@ def test_SCH_13_at_most_one_statement_ends_and_another_begins_in_50_ms(run: Run)
         assert all(began - ended >= INTERVAL - 0.001 for ended, began in zip(line.ended, line.began[1:], strict=False))
         assert len(line.began) == len(line.ended)
 
-    run(work())
+    within(work)
 
 
-def test_a_pause_costs_the_next_one_nothing(run: Run) -> None:
+def test_a_pause_costs_the_next_one_nothing(within: Within) -> None:
     async def work() -> None:
         line = Line()
         notifier = Notifier(line.send, is_on=True)
@@ -87,10 +86,12 @@ def test_a_pause_costs_the_next_one_nothing(run: Run) -> None:
             assert len(line.told) == count
         await notifier.close()
 
-    run(work())
+    within(work)
 
 
-def test_what_fails_is_forgotten_and_logged_once_without_its_words(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_fails_is_forgotten_and_logged_once_without_its_words(
+    within: Within, caplog: pytest.LogCaptureFixture
+) -> None:
     async def work() -> None:
         line = Line(fails=True)
         notifier = Notifier(line.send, is_on=True)
@@ -111,10 +112,10 @@ def test_what_fails_is_forgotten_and_logged_once_without_its_words(run: Run, cap
         assert {vars(each)["error"] for each in caplog.records} == {"OSError"}
         assert "secret" not in caplog.text
 
-    run(work())
+    within(work)
 
 
-def test_one_that_is_off_does_nothing(run: Run) -> None:
+def test_one_that_is_off_does_nothing(within: Within) -> None:
     async def work() -> None:
         line = Line()
         notifier = Notifier(line.send, is_on=False)
@@ -123,10 +124,10 @@ def test_one_that_is_off_does_nothing(run: Run) -> None:
         await notifier.close()
         assert line.told == []
 
-    run(work())
+    within(work)
 
 
-def test_closing_does_not_wait_for_a_statement_that_hangs(run: Run) -> None:
+def test_closing_does_not_wait_for_a_statement_that_hangs(within: Within) -> None:
     async def work() -> None:
         line = Line(seconds=60)
         notifier = Notifier(line.send, is_on=True)
@@ -138,7 +139,7 @@ def test_closing_does_not_wait_for_a_statement_that_hangs(run: Run) -> None:
         assert line.told == [["a"]]
         assert line.ended == []
 
-    run(work())
+    within(work)
 
 
 def test_sixteen_tenants_are_named_and_more_are_not() -> None:

@@ -34,8 +34,8 @@ def test_who_waits_for_what_was_asked_before_does_not_wait() -> None:
     async def work() -> None:
         shutdown = ShutdownSignal()
         shutdown.stop()
-        await asyncio.wait_for(shutdown.wait_draining(), 1)
-        await asyncio.wait_for(shutdown.wait_stopping(), 1)
+        await asyncio.wait_for(shutdown.wait_draining(), 30)
+        await asyncio.wait_for(shutdown.wait_stopping(), 30)
 
     asyncio.run(work())
 
@@ -46,10 +46,10 @@ def test_draining_wakes_who_waits_for_it_and_nobody_else() -> None:
         draining, stopping = (asyncio.create_task(each()) for each in (shutdown.wait_draining, shutdown.wait_stopping))
         await asyncio.sleep(0)
         shutdown.drain()
-        await asyncio.wait_for(draining, 1)
+        await asyncio.wait_for(draining, 30)
         assert not stopping.done()
         shutdown.stop()
-        await asyncio.wait_for(stopping, 1)
+        await asyncio.wait_for(stopping, 30)
 
     asyncio.run(work())
 
@@ -74,7 +74,7 @@ def test_every_loop_of_the_process_is_woken(ask: Callable[[Callable[[], None]], 
         waiting = asyncio.create_task(shutdown.wait_draining())
         await asyncio.sleep(0)
         began.wait()
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 30)
         ended.append("elsewhere")
 
     async def here() -> None:
@@ -82,7 +82,7 @@ def test_every_loop_of_the_process_is_woken(ask: Callable[[Callable[[], None]], 
         await asyncio.sleep(0)
         began.wait()
         ask(shutdown.drain)
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 30)
         ended.append("here")
 
     other = threading.Thread(target=asyncio.run, args=(elsewhere(),))
@@ -104,7 +104,7 @@ def test_a_signal_between_the_look_and_the_wait_is_not_missed() -> None:
 
     shutdown = ShutdownSignal()
     shutdown._waiters = Interrupted()  # type: ignore[assignment]  # a list all the same
-    asyncio.run(asyncio.wait_for(shutdown.wait_draining(), 1))
+    asyncio.run(asyncio.wait_for(shutdown.wait_draining(), 30))
 
 
 def test_who_gave_up_waiting_is_forgotten() -> None:
@@ -127,11 +127,11 @@ def test_a_follower_is_asked_what_its_leader_is_asked_and_asks_nobody_else() -> 
         draining, stopping = (asyncio.create_task(each) for each in waits)
         await asyncio.sleep(0)
         leader.drain()
-        await asyncio.wait_for(draining, 1)
+        await asyncio.wait_for(draining, 30)
         assert [each.is_draining for each in (leader, follower, other, second)] == [True] * 4
         assert not stopping.done()
         follower.stop()
-        await asyncio.wait_for(stopping, 1)
+        await asyncio.wait_for(stopping, 30)
         assert [each.is_stopping for each in (leader, follower, other, second)] == [False, True, False, True]
         assert [each._waiters for each in (leader, follower, second)] == [[], [], []]
 

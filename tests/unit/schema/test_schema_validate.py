@@ -183,9 +183,9 @@ def test_hostile_doubling_ends_within_seconds() -> None:
     tree: Any = {}
     for _ in range(60):
         tree = {"c": tree}
-    began = time.monotonic()
+    began = time.process_time()
     assert unavailable(schemas, reference, tree).reason == "too_much_work"
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("keyword", ["unevaluatedProperties", "unevaluatedItems"])
@@ -195,9 +195,9 @@ def test_doubling_under_unevaluated_is_counted_too(keyword: str) -> None:
         document(**{"$ref": "#/$defs/l0", keyword: False, "$defs": {**levels, "l40": {"type": ["object", "array"]}}})
     )
     tree: Any = {"a": 1} if keyword == "unevaluatedProperties" else [1]
-    began = time.monotonic()
+    began = time.process_time()
     assert unavailable(schemas, reference, tree).reason == "too_much_work"
-    assert time.monotonic() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_hops_are_counted_across_documents() -> None:

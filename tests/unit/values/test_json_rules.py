@@ -66,7 +66,7 @@ def test_golden_refusals(vector: dict[str, str]) -> None:
 def test_hostile_text_is_a_typed_error_soon(data: bytes | str, reason: str) -> None:
     begun = time.process_time()
     assert refusal(parse_json, data, DEFAULT).reason == reason
-    assert time.process_time() - begun < 0.05
+    assert time.process_time() - begun < 1
 
 
 def test_a_number_of_1024_characters_is_read() -> None:

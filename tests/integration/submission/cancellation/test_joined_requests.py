@@ -48,7 +48,7 @@ async def blocked(connection: Any) -> None:
     statement = text(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (await connection.execute(statement)).scalar_one():
             await connection.rollback()
 

@@ -25,7 +25,7 @@ from agentruns.store.transient import sqlstate_of
 
 LEVELS: Final = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 #: A party that waits for longer than this is not going to.
-PATIENCE: Final = 10.0
+PATIENCE: Final = 30.0
 #: What the server says to a transaction that has already failed.
 ABORTED: Final = "25P02"
 

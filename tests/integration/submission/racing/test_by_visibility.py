@@ -256,7 +256,7 @@ def test_SUB_06_the_deadline_has_passed_and_A_committed_after_our_snapshot(race:
     async def work(arena: Any) -> None:
         key = fresh()
         now = (await arena.execute("SELECT clock_timestamp()")).scalar_one()
-        deadline = Timestamp.from_datetime(now).plus_micros(400_000)
+        deadline = Timestamp.from_datetime(now).plus_micros(2_500_000)
         async with arena.joining() as a, second(arena, way) as us:
             first = await a.submit(key, arena.request(deadline=deadline))
             await a.commit()
