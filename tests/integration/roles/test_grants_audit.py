@@ -97,7 +97,9 @@ def outside(role: Role, major: int) -> frozenset[Privilege]:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_OPS_05_each_privilege_that_is_added_is_in_excess(granted: Any, undone: Undone, server: Any, role: Role) -> None:
+def test_OPS_05_each_privilege_that_is_added_is_in_excess(
+    granted: Any, undone: Undone, server: Any, role: Role
+) -> None:
     name, privileges = granted.names[role.value], outside(role, server.major)
     found = undone(lambda connection: differences(connection, role, name, "GRANT", privileges))
     assert len(privileges) > 300

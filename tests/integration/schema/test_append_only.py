@@ -108,7 +108,9 @@ def test_DB_01_every_change_but_of_an_allowed_column_is_refused(migrated: tuple[
     assert within(url, attempt) == []
 
 
-def test_DB_01_rows_that_are_there_stay_as_they_are(migrated: tuple[str, str], within: Within, samples: Samples) -> None:
+def test_DB_01_rows_that_are_there_stay_as_they_are(
+    migrated: tuple[str, str], within: Within, samples: Samples
+) -> None:
     url, become = migrated
 
     def attempt(connection: Connection) -> list[str]:

@@ -79,7 +79,9 @@ def test_no_other_table_can_be_named(undone: Undone, job: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("mode", ["warn", "require"])
-def test_OPS_04_a_privilege_that_is_missing_is_refused(undone: Undone, statement: str, finding: str, mode: Mode) -> None:
+def test_OPS_04_a_privilege_that_is_missing_is_refused(
+    undone: Undone, statement: str, finding: str, mode: Mode
+) -> None:
     error = refused(undone, statement, mode=mode)
     assert (error.reason, error.findings) == ("missing_privileges", (finding,))
     assert str(error) == (

@@ -70,7 +70,9 @@ async def left(connection: AsyncConnection, each: str) -> tuple[Any, dict[str, A
 
 
 @pytest.mark.slow
-def test_OPS_03_a_failure_after_each_statement_leaves_0015_and_the_next_try_succeeds(earlier_url: str, run: Run) -> None:
+def test_OPS_03_a_failure_after_each_statement_leaves_0015_and_the_next_try_succeeds(
+    earlier_url: str, run: Run
+) -> None:
     async def work() -> list[str]:
         engine = create_async_engine(earlier_url, poolclass=NullPool)
         async with engine.connect() as connection:
