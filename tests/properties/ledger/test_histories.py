@@ -53,7 +53,7 @@ def test_LED_04_what_was_built_by_extend_is_accepted_by_apply(history: History) 
 
 
 @given(histories())
-def test_LED_16_LEA_20_SUB_25_sequences_instants_epochs_and_revisions(history: History) -> None:
+def test_LED_16_SUB_25_sequences_instants_epochs_and_revisions(history: History) -> None:
     events = history.stored_events
     assert [int(event.sequence) for event in events] == list(range(1, len(events) + 1))
     assert all(before.recorded_at <= after.recorded_at for before, after in pairwise(events))
@@ -66,7 +66,7 @@ def test_LED_16_LEA_20_SUB_25_sequences_instants_epochs_and_revisions(history: H
 
 
 @given(histories())
-def test_LED_17_LEA_16_starts_are_numbered_and_one_success_at_most(history: History) -> None:
+def test_LED_17_starts_are_numbered_and_one_success_at_most(history: History) -> None:
     attempts: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for event in history.stored_events:
         data = json.loads(event.data)
