@@ -126,8 +126,8 @@ def test_LEA_01_LEA_03_one_fence_at_most_owns_a_run_and_every_epoch_was_answered
         (row,) = await world.rows("SELECT fencing_epoch FROM agentruns.runs")
         assert sorted(fence.epoch.value for fence in crowd.fences) == list(range(1, row.fencing_epoch + 1))
         assert len({fence.attempt_id for fence in crowd.fences}) == len(crowd.fences)
-        # A walk in which nobody, or always somebody, owned the run would have shown little.
-        assert 0 < owned < STEPS
+        # A walk in which nobody owned the run would have shown nothing.
+        assert owned
 
     in_world(work, GRAPH, lease=LEASE)
 

@@ -21,7 +21,7 @@ from agentruns.testing.movable_clock import MovableClock
 
 InWorld = Callable[..., None]
 
-LEASE = timedelta(seconds=8)
+LEASE = timedelta(seconds=30)
 YEARS = timedelta(days=3650)
 
 

@@ -49,7 +49,7 @@ def test_DB_11_a_step_of_one_node_is_one_commit_of_seven_rows(in_world: InWorld)
         await driving
 
     nodes = {"a": lambda _context: {"a": 1}, "b": b, "c": lambda _context: Finish({})}
-    in_world(work, chain(**nodes), lease=timedelta(minutes=1))
+    in_world(work, chain(**nodes), lease=timedelta(minutes=4))
 
 
 #: Columns that a constraint, an index or a view would not outlive; those that are merely not null are not among them.

@@ -42,10 +42,11 @@ def test_SCH_14_after_draining_no_claim_is_sent_and_every_run_is_ended_or_given_
     graph.node(name="a", entry=True, terminal=True)(a)
 
     async def work(world: DriveWorld, others: DriveWorld) -> None:
-        # It has idle slots, and listens: it would claim the last run at once if it still asked.
+        # It has idle slots; that nobody wakes it keeps every claim but the first one on this side of the drain.
         options = AgentWorkerOptions(
             slots=SLOTS + 2,
             poll_interval=timedelta(seconds=60),
+            listens=False,
             drain_timeout=LONG if is_in_time else timedelta(milliseconds=100),
         )
         worker = AgentWorker(world.store, world.executables, tenants=[TENANT], loop=world.loop, options=options)
