@@ -138,7 +138,7 @@ def event_of(state: RunState, data: EventData, epoch: int, now: Timestamp, numbe
 
 
 @given(st.lists(proposals(), min_size=5, max_size=60))
-def test_LED_08_LEA_16_LEA_17_LEA_18_LEA_19_LEA_20_attempts(steps: list[tuple[Any, ...]]) -> None:
+def test_LED_08_attempts(steps: list[tuple[Any, ...]]) -> None:
     history = History.admitted(graph(), Random(1))
     state, now, model = history.state, history.now, Model()
     for number, proposal in enumerate(steps, start=10):
