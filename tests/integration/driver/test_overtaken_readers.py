@@ -10,10 +10,13 @@ import pytest
 
 from agentruns.domain.graph.returns import Continue, Finish
 from agentruns.domain.ids import AttemptId
+from agentruns.domain.lease import RunFence
 from agentruns.errors import LeaseLostError
 from agentruns.runtime import replay_reading
 from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.replay_windows import ReadingBounds
+from agentruns.runtime.store import AgentRunStore
+from agentruns.store.run_view import HeadVersion
 from agentruns.testing.drives import TENANT, DriveWorld, builder
 
 InWorld = Callable[..., None]
@@ -88,6 +91,34 @@ def test_LED_14_whoever_is_overtaken_at_any_window_of_its_reading_writes_nothing
                 break
         # At the first statement of a reading, between its windows, and at the last one.
         assert overtaken_at[0] >= 3
+
+    options = {"maximum_durable_events": EVENTS, "reuse_verified_prefix": False}
+    in_world(work, circle(calls), lease=LONG, **options)
+
+
+def test_LED_14_whoever_is_overtaken_just_before_it_isolates_a_run_isolates_nothing(
+    in_world: InWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    observe = AgentRunStore.observe_version
+
+    async def overtaken(store: AgentRunStore, fence: RunFence) -> HeadVersion:
+        seen = await observe(store, fence)
+        await store.supersede(TENANT, fence.run_id, AttemptId.generate())
+        return seen
+
+    async def work(world: DriveWorld) -> None:
+        run_id = await world.submitted()
+        assert (await world.driven(run_id)).outcome is AgentLoopOutcome.YIELDED
+        called = list(calls)
+        await world.rows(DAMAGE)
+        monkeypatch.setattr(AgentRunStore, "observe_version", overtaken)
+        before = await evidence(world)
+        with pytest.raises(LeaseLostError) as lost:
+            await world.driven(run_id)
+        assert lost.value.reason == "stale_fence"
+        assert await evidence(world) == before
+        assert calls == called
 
     options = {"maximum_durable_events": EVENTS, "reuse_verified_prefix": False}
     in_world(work, circle(calls), lease=LONG, **options)
