@@ -48,6 +48,7 @@ class Commits:
     """
 
     under_way: int = 0
+    sent: int = 0
     met: dict[str, int] = field(factory=dict)
 
     def meet(self, name: str) -> None:
@@ -60,6 +61,7 @@ class Commits:
 
         def counted(committer: RunCommitter, *arguments: Any, **named: Any) -> Any:
             self.under_way += 1
+            self.sent += 1
             try:
                 return send(committer, *arguments, **named)
             finally:
@@ -113,11 +115,13 @@ def test_DRV_01_no_code_of_a_graph_is_called_while_a_commit_of_its_drive_is_unde
     async def work(world: DriveWorld) -> None:
         worlds.append(world)
         run_id = await world.submitted()
-        commits.watch(monkeypatch)
         assert (await world.driven(run_id)).outcome is AgentLoopOutcome.SUCCEEDED
         assert commits.met == dict.fromkeys(("on the loop", "in a thread", "reducer"), 0)
         assert transactions == []
+        assert commits.sent >= 4
 
+    # A committer takes what it sends with when it is made.
+    commits.watch(monkeypatch)
     in_world(work, graph.build(), lease=LONG)
 
 

@@ -34,6 +34,7 @@ from agentruns.runtime.graph_bundle import GraphBundle
 from agentruns.runtime.lease_keeper import LeaseKeeper
 from agentruns.runtime.lifecycle import DurableGraphLifecycle
 from agentruns.runtime.preparation import prepare
+from agentruns.store.admissions import NewAdmission
 from agentruns.store.commits import RunCommit
 from agentruns.store.control_commits import ControlCommit
 from agentruns.store.leases import Deferral, Release, Renewal
@@ -278,7 +279,7 @@ def test_DB_10_LEA_23_LIF_20_a_set_leaves_what_its_items_leave_one_by_one(
         await clock.advance(timedelta(0))
         kind = await KINDS[name](world)
         if name != "submission":
-            await _isolate(world, kind.items[REFUSED])
+            await _isolate(world, _run_of(kind.items[REFUSED]))
         if name == "firing":
             await clock.advance(HOUR)
         found = []
@@ -295,14 +296,21 @@ def test_DB_10_LEA_23_LIF_20_a_set_leaves_what_its_items_leave_one_by_one(
         assert done == [place for place in range(ITEMS) if place != REFUSED]
         assert answers[REFUSED] == kind.refusal
         assert len([row for row in rows if row not in before]) >= ITEMS - 1
+        refused = _run_of(kind.items[REFUSED]).text
+        assert [row for _, row in rows if refused in row] == [row for _, row in before if refused in row] != []
         # The clock stands still, so that even instants are equal.
         assert all(other == (answers, rows) for other in found)
 
     in_world(work, graph_of(name), lease=LONG)
 
 
-async def _isolate(world: DriveWorld, item: Any) -> None:
-    run_id = item.draft.state.run_id if hasattr(item, "draft") else item.fence.run_id
+def _run_of(item: Any) -> RunId:
+    if isinstance(item, NewAdmission):
+        return item.commit.state.run_id
+    return item.draft.state.run_id if isinstance(item, ControlCommit) else item.fence.run_id
+
+
+async def _isolate(world: DriveWorld, run_id: RunId) -> None:
     await world.rows(
         "UPDATE agentruns.runs SET quarantined_at = changed_at, lease_attempt_id = NULL, lease_acquired_at = NULL,"
         " lease_renewed_at = NULL, lease_expires_at = NULL WHERE run_id = :run_id",
