@@ -10,9 +10,8 @@ from typing import Final
 from attrs import frozen
 
 from agentruns.domain.admission import AgentAdmissionIntent
-from agentruns.domain.bounded_json import BoundedJson
-from agentruns.domain.digests import Digest
 from agentruns.domain.graph.barrier import BarrierDisposition
+from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.ids import CheckpointId, RunId
 from agentruns.domain.lease import RunFence
 from agentruns.domain.ledger.commit import DraftedCommit
@@ -101,29 +100,14 @@ class DurableGraphLifecycle:
             LeaseLostError: the fence is not the live one; nothing was written.
             EvidenceUnavailableError: usage is not known now; the run stays active.
         """
-        graph = self._executables.resolve(self._graph_digest(handoff.state))
-        checkpoint_id = CheckpointId.generate()
         if handoff.plan.disposition is BarrierDisposition.WAIT:
-            wait = WaitDraft(
-                state=handoff.state,
-                graph=graph,
-                epoch=fence.epoch,
-                event_id=handoff.event_id,
-                checkpoint_id=checkpoint_id,
-            )
-            return await self._commit_wait(fence, handoff, wait)
-        if handoff.plan.output is None:
-            raise InvariantError(reason="terminal_without_output")
-        success = SuccessDraft(
-            state=handoff.state,
-            graph=graph,
-            epoch=fence.epoch,
-            event_id=handoff.event_id,
-            checkpoint_id=checkpoint_id,
-            outcome=self._success(handoff.state, handoff.plan.output),
-        )
-        size = len(handoff.plan.state.data) + len(success.outcome.canonical)
-        return await self._commit(fence, handoff.state, self._or_rejected(success, intent), size=size)
+            committed = await self._committed(handoff.state, handoff.commit.planned(lambda: self._wait(fence, handoff)))
+            # What is due already is settled at once, or else by the next tick of supervision.
+            with suppress(AgentRunsError):
+                await self._settle_due(committed.draft)
+            return _result(committed)
+        end = handoff.commit.planned(lambda: self._success(fence, handoff, intent))
+        return _result(await self._committed(handoff.state, end))
 
     async def resolve_blocked(self, fence: RunFence, handoff: Blocked) -> LifecycleResult:
         """Fail a run that cannot go on; one with nodes in flight is only given back, to the next fence.
@@ -141,16 +125,7 @@ class DurableGraphLifecycle:
             )
         if not (blockers.failed or blockers.exhausted or blockers.superstep_limit_reached or blockers.barrier_rejected):
             raise InvalidValueError(type_name="Blocked", reason="no_blocker")
-        failure = failure_of(handoff, epoch=fence.epoch)
-        outcome = StoredFailure(failure=failure, usage=self._evidence.usage(state))
-        draft = FailureDraft(
-            state=state,
-            graph=self._executables.resolve(self._graph_digest(state)),
-            epoch=fence.epoch,
-            event_id=handoff.event_id,
-            outcome=outcome,
-        )
-        return await self._commit(fence, state, draft.build, size=len(outcome.canonical))
+        return _result(await self._committed(state, handoff.commit.planned(lambda: self._failure(fence, handoff))))
 
     async def confirm_cancellation(self, fence: RunFence, handoff: CancellationRequested) -> LifecycleResult:
         """End a run as its request asked, with exact usage.
@@ -158,18 +133,54 @@ class DurableGraphLifecycle:
         Raises:
             EvidenceUnavailableError: a call is still open; the request stands and the run is given back.
         """
+        end = handoff.commit.planned(lambda: self._cancellation(fence, handoff))
+        return _result(await self._committed(handoff.state, end))
+
+    # --- what a handoff is planned to, once --------------------------------------------------------------------------
+
+    def _wait(self, fence: RunFence, handoff: LifecycleBarrierReady) -> CommitPlan:
+        draft = WaitDraft(
+            state=handoff.state,
+            graph=self._graph_of(handoff.state),
+            epoch=fence.epoch,
+            event_id=handoff.event_id,
+            checkpoint_id=CheckpointId.generate(),
+        )
+        return _planned(fence, handoff.state, draft.build, size=len(handoff.plan.state.data))
+
+    def _success(self, fence: RunFence, handoff: LifecycleBarrierReady, intent: AgentAdmissionIntent) -> CommitPlan:
+        if handoff.plan.output is None:
+            raise InvariantError(reason="terminal_without_output")
+        artifacts, usage = self._evidence.terminal(handoff.state, handoff.plan.output)
+        draft = SuccessDraft(
+            state=handoff.state,
+            graph=self._graph_of(handoff.state),
+            epoch=fence.epoch,
+            event_id=handoff.event_id,
+            checkpoint_id=CheckpointId.generate(),
+            outcome=StoredSuccess(output=handoff.plan.output, artifacts=artifacts, usage=usage),
+        )
+        size = len(handoff.plan.state.data) + len(draft.outcome.canonical)
+        return _planned(fence, handoff.state, self._or_rejected(draft, intent), size=size)
+
+    def _failure(self, fence: RunFence, handoff: Blocked) -> CommitPlan:
+        failure = failure_of(handoff, epoch=fence.epoch)
+        outcome = StoredFailure(failure=failure, usage=self._evidence.usage(handoff.state))
+        draft = FailureDraft(
+            state=handoff.state,
+            graph=self._graph_of(handoff.state),
+            epoch=fence.epoch,
+            event_id=handoff.event_id,
+            outcome=outcome,
+        )
+        return _planned(fence, handoff.state, draft.build, size=len(outcome.canonical))
+
+    def _cancellation(self, fence: RunFence, handoff: CancellationRequested) -> CommitPlan:
         outcome = StoredCancellation(usage=self._evidence.usage(handoff.state))
         draft = CancellationDraft(state=handoff.state, epoch=fence.epoch, event_id=handoff.event_id, outcome=outcome)
-        return await self._commit(fence, handoff.state, draft.build, size=len(outcome.canonical))
+        return _planned(fence, handoff.state, draft.build, size=len(outcome.canonical))
 
     # -----------------------------------------------------------------------------------------------------------------
-
-    async def _commit_wait(self, fence: RunFence, handoff: LifecycleBarrierReady, wait: WaitDraft) -> LifecycleResult:
-        """Let the run sleep; what is due already is settled at once, or else by the next tick of supervision."""
-        committed = await self._committed(fence, handoff.state, wait.build, size=len(handoff.plan.state.data))
-        with suppress(AgentRunsError):
-            await self._settle_due(committed.draft)
-        return _result(committed)
 
     async def _settle_due(self, draft: DraftedCommit) -> None:
         tenant_id, run_id = draft.state.tenant_id, draft.state.run_id
@@ -179,10 +190,6 @@ class DurableGraphLifecycle:
         due = [w.wait_id for w in draft.state.waits if w.due_at is not None and w.due_at <= draft.recorded_at]
         if due:
             await self._supervisor.fire(tenant_id, run_id, due)
-
-    def _success(self, state: RunState, output: BoundedJson) -> StoredSuccess:
-        artifacts, usage = self._evidence.terminal(state, output)
-        return StoredSuccess(output=output, artifacts=artifacts, usage=usage)
 
     def _or_rejected(self, success: SuccessDraft, intent: AgentAdmissionIntent) -> Callable[[Timestamp], DraftedCommit]:
         """Build the success, or, where the result cannot stand at that instant, the failure that says why.
@@ -207,27 +214,23 @@ class DurableGraphLifecycle:
 
         return build
 
-    async def _commit(
-        self, fence: RunFence, state: RunState, build: Callable[[Timestamp], DraftedCommit], *, size: int
-    ) -> LifecycleResult:
-        return _result(await self._committed(fence, state, build, size=size))
-
-    async def _committed(
-        self, fence: RunFence, state: RunState, build: Callable[[Timestamp], DraftedCommit], *, size: int
-    ) -> CommitResult:
-        if state.head is None:
-            raise InvariantError(reason="seed")
-        plan = CommitPlan(fence=fence, head=state.head, build=build, size=size)
+    async def _committed(self, state: RunState, plan: CommitPlan) -> CommitResult:
         with observed_lifecycle(state) as observed:
             try:
                 return observed.ended_with(await self._committer.commit(plan))
             except StaleHeadError as error:
                 raise StaleHeadError(tenant_id=state.tenant_id, run_id=state.run_id, reason="handoff") from error
 
-    def _graph_digest(self, state: RunState) -> Digest:
+    def _graph_of(self, state: RunState) -> ExecutableGraph:
         if state.admission is None:
             raise InvariantError(reason="seed")
-        return state.admission.graph_digest
+        return self._executables.resolve(state.admission.graph_digest)
+
+
+def _planned(fence: RunFence, state: RunState, build: Callable[[Timestamp], DraftedCommit], *, size: int) -> CommitPlan:
+    if state.head is None:
+        raise InvariantError(reason="seed")
+    return CommitPlan(fence=fence, head=state.head, build=build, size=size)
 
 
 def _result(committed: CommitResult) -> LifecycleResult:

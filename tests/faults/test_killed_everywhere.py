@@ -176,7 +176,7 @@ async def answer(world: DriveWorld, run_id: RunId) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_LEA_14_a_worker_killed_at_any_commit_changes_nothing_of_how_its_run_ends(
+def test_LED_05_LEA_14_LEA_15_a_worker_killed_at_any_commit_changes_nothing_of_how_its_run_ends(
     database_url: str, owner_url: str, run: Run, tmp_path: Path, moment: str
 ) -> None:
     async def work() -> None:
@@ -196,7 +196,7 @@ def test_LEA_14_a_worker_killed_at_any_commit_changes_nothing_of_how_its_run_end
     run(work())
 
 
-def test_LEA_14_a_worker_killed_inside_any_node_changes_nothing_of_how_its_run_ends(
+def test_LED_05_LEA_14_LEA_15_a_worker_killed_inside_any_node_changes_nothing_of_how_its_run_ends(
     database_url: str, owner_url: str, run: Run, tmp_path: Path
 ) -> None:
     async def work() -> None:

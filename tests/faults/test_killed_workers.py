@@ -157,7 +157,7 @@ def test_LEA_14_a_sibling_that_was_durable_before_the_kill_is_not_repeated(
     run(work())
 
 
-def test_G7_a_node_that_kills_every_worker_exhausts_its_attempts(in_world: InWorld) -> None:
+def test_G7_LEA_15_a_node_that_kills_every_worker_exhausts_its_attempts(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
         committer = RunCommitter(world.store)

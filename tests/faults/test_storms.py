@@ -207,7 +207,7 @@ def kill(server: EmbeddedServer) -> None:
 
 
 @pytest.mark.parametrize("end", [stop, kill])
-def test_H3_workers_outlive_a_server_that_goes_away_and_comes_back(
+def test_H3_OPS_07_workers_outlive_a_server_that_goes_away_and_comes_back(
     own_server: EmbeddedServer, tmp_path: Path, run: Run, end: Callable[[EmbeddedServer], None]
 ) -> None:
     url = own_server.url.render_as_string()

@@ -99,7 +99,7 @@ def test_upgrade_without_a_transaction_makes_and_commits_its_own(empty_database_
     assert run(work()) == ["agentruns_0016"]
 
 
-def test_DB_8_catalogue_is_the_released_one_on_every_server(database_url: str, within: Within) -> None:
+def test_DB_08_catalogue_is_the_released_one_on_every_server(database_url: str, within: Within) -> None:
     assert within(database_url, catalogue) == released_catalogue("agentruns")
 
 

@@ -50,7 +50,7 @@ def schema_of(connection: Connection, schema: str = "agentruns", *, versions: st
 
 
 @pytest.mark.parametrize("schema", ["agentruns", "order"])
-def test_OPS_2_J5_script_of_the_command_makes_what_an_upgrade_makes(
+def test_OPS_02_J5_script_of_the_command_makes_what_an_upgrade_makes(
     empty_database_url: str, other_url: str, within: Within, replay: Replay, schema: str
 ) -> None:
     done = CliRunner().invoke(main, ["--schema", schema, "db", "sql"])
@@ -61,7 +61,7 @@ def test_OPS_2_J5_script_of_the_command_makes_what_an_upgrade_makes(
     assert within(empty_database_url, read) == within(other_url, read)
 
 
-def test_OPS_2_scripts_of_parts_of_the_chain_follow_one_another(
+def test_OPS_02_scripts_of_parts_of_the_chain_follow_one_another(
     empty_database_url: str, other_url: str, within: Within, replay: Replay
 ) -> None:
     for start, end in (("base", "9"), ("9", "15"), ("15", "16")):
@@ -71,7 +71,7 @@ def test_OPS_2_scripts_of_parts_of_the_chain_follow_one_another(
 
 
 @pytest.mark.parametrize("per_revision", ["no", "yes"])
-def test_OPS_2_script_of_a_host_makes_what_its_upgrade_makes(
+def test_OPS_02_script_of_a_host_makes_what_its_upgrade_makes(
     host: Config, other_url: str, within: Within, replay: Replay, per_revision: str
 ) -> None:
     host.set_main_option("per_revision", per_revision)
@@ -83,7 +83,7 @@ def test_OPS_2_script_of_a_host_makes_what_its_upgrade_makes(
     assert within(other_url, read) == within(str(host.get_main_option("url")), read)
 
 
-def test_OPS_2_script_that_has_been_replayed_is_refused_and_changes_nothing(
+def test_OPS_02_script_that_has_been_replayed_is_refused_and_changes_nothing(
     empty_database_url: str, within: Within, replay: Replay
 ) -> None:
     within(empty_database_url, partial(migrations.upgrade, to="15"))
@@ -94,7 +94,7 @@ def test_OPS_2_script_that_has_been_replayed_is_refused_and_changes_nothing(
     assert within(empty_database_url, schema_of) == before
 
 
-def test_OPS_2_script_for_a_schema_that_is_behind_is_refused(
+def test_OPS_02_script_for_a_schema_that_is_behind_is_refused(
     empty_database_url: str, within: Within, replay: Replay
 ) -> None:
     within(empty_database_url, partial(migrations.upgrade, to="9"))

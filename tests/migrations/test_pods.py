@@ -67,7 +67,7 @@ def transactions(connection: Connection) -> Any:
 
 
 @pytest.mark.slow
-def test_OPS_1_J1_eight_processes_upgrade_an_empty_database(empty_database_url: str, run: Run, within: Within) -> None:
+def test_OPS_01_J1_eight_processes_upgrade_an_empty_database(empty_database_url: str, run: Run, within: Within) -> None:
     command = [str(PROGRAMS / "agentruns"), "--format", "json", "db", "upgrade"]
     ends = run(released_together(empty_database_url, command, processes=8))
     assert [code for code, _, _ in ends] == [0] * 8
@@ -77,7 +77,7 @@ def test_OPS_1_J1_eight_processes_upgrade_an_empty_database(empty_database_url: 
 
 
 @pytest.mark.slow
-def test_OPS_1_four_processes_of_a_host_upgrade_with_a_transaction_per_revision(
+def test_OPS_01_four_processes_of_a_host_upgrade_with_a_transaction_per_revision(
     host: Config, empty_database_url: str, run: Run, within: Within
 ) -> None:
     host.set_main_option("per_revision", "yes")
@@ -103,7 +103,7 @@ def upgrade_without_waiting(connection: Connection, planned: Callable[[], object
         environment.run(context)
 
 
-def test_OPS_1_pod_that_does_not_wait_is_told_that_the_revision_is_applied(
+def test_OPS_01_pod_that_does_not_wait_is_told_that_the_revision_is_applied(
     empty_database_url: str, run: Run, within: Within
 ) -> None:
     script = migrations.sql("15")
@@ -122,7 +122,7 @@ def test_OPS_1_pod_that_does_not_wait_is_told_that_the_revision_is_applied(
     assert within(empty_database_url, applied) == [*range(1, 17)]
 
 
-def test_OPS_1_pod_that_does_not_wait_fails_beside_an_open_upgrade_and_leaves_one_history(
+def test_OPS_01_pod_that_does_not_wait_fails_beside_an_open_upgrade_and_leaves_one_history(
     empty_database_url: str, run: Run, within: Within
 ) -> None:
     async def work() -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NoReturn, Self, TypeAlias
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentruns.domain.graph.barrier import BarrierDisposition, BarrierPlan
 from agentruns.domain.ids import EventId
 from agentruns.domain.ledger.classify import Exhausted, Failed, InFlight, ReadyNodesPlan
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.timestamps import Timestamp
+from agentruns.runtime.committer import CommitPlan
 
 _BLOCKING: Final = frozenset({InFlight, Failed, Exhausted})
 
@@ -47,6 +49,19 @@ class GraphBlockers:
         )
 
 
+@define(eq=False)
+class HandoffCommit:
+    """Hold the one commit that a handoff is for: whoever repeats it sends the same ids and the same evidence."""
+
+    _plan: CommitPlan | None = field(default=None, init=False, repr=False)
+
+    def planned(self, make: Callable[[], CommitPlan]) -> CommitPlan:
+        """Give the plan of the first try, made by ``make``; where that raised, the next try is the first one."""
+        if self._plan is None:
+            self._plan = make()
+        return self._plan
+
+
 class _Handoff:
     """Keep a short-lived input of a commit inside the process."""
 
@@ -62,11 +77,13 @@ class LifecycleBarrierReady(_Handoff):
         state: the run at the head where the plan was made.
         plan: what the barrier does.
         event_id: of the event that will say so, the same over retries.
+        commit: planned once, the same over retries.
     """
 
     state: RunState
     plan: BarrierPlan
     event_id: EventId
+    commit: HandoffCommit = field(factory=HandoffCommit, init=False, eq=False, repr=False)
 
 
 @frozen(kw_only=True)
@@ -77,6 +94,7 @@ class Blocked(_Handoff):
     blockers: GraphBlockers
     event_id: EventId
     observed_at: Timestamp
+    commit: HandoffCommit = field(factory=HandoffCommit, init=False, eq=False, repr=False)
 
 
 @frozen(kw_only=True)
@@ -85,6 +103,7 @@ class CancellationRequested(_Handoff):
 
     state: RunState
     event_id: EventId
+    commit: HandoffCommit = field(factory=HandoffCommit, init=False, eq=False, repr=False)
 
 
 @frozen(kw_only=True)

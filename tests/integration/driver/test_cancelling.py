@@ -103,7 +103,7 @@ def test_D7_siblings_on_the_loop_and_in_threads_are_all_ended(in_world: InWorld)
     in_world(work, fan(first=siblings, last=lambda _context: Finish({})), maximum_parallel_nodes=4, **QUICK)
 
 
-def test_DRV_11_a_node_that_swallows_everything_is_given_up_in_time(in_world: InWorld) -> None:
+def test_DRV_11_DRV_13_a_node_that_swallows_everything_is_given_up_in_time(in_world: InWorld) -> None:
     free = asyncio.Event()
 
     async def stubborn(_context: Any) -> None:
@@ -176,7 +176,7 @@ def test_a_request_that_stands_before_the_drive_is_confirmed_without_any_start(i
 
 
 @pytest.mark.parametrize("is_requested", [True, False])
-def test_LIF_05_the_first_of_success_and_request_stands(in_world: InWorld, *, is_requested: bool) -> None:
+def test_LIF_05_LIF_06_the_first_of_success_and_request_stands(in_world: InWorld, *, is_requested: bool) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
         held = await world.claimed(run_id)

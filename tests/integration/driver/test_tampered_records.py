@@ -101,7 +101,7 @@ async def finding(world: DriveWorld, run_id: RunId) -> str:
 @pytest.mark.parametrize(
     "table", [events, checkpoints, attempts, results, admissions, runs], ids=lambda each: each.name
 )
-def test_LED_02_every_column_of_every_row_is_held_against_the_fold(in_world: InWorld, table: Table) -> None:
+def test_LED_02_LED_11_every_column_of_every_row_is_held_against_the_fold(in_world: InWorld, table: Table) -> None:
     graph, calls = counting()
 
     async def work(world: DriveWorld) -> None:
@@ -203,7 +203,7 @@ def test_LED_02_an_outcome_that_no_event_names_is_found(in_world: InWorld) -> No
         ),
     ],
 )
-def test_a_drive_isolates_a_record_that_contradicts_itself_and_calls_nothing(
+def test_DRV_01_a_drive_isolates_a_record_that_contradicts_itself_and_calls_nothing(
     in_world: InWorld, damage: str, cause: str, component: str | None
 ) -> None:
     graph, calls = counting()
@@ -232,7 +232,7 @@ def test_a_drive_isolates_a_record_that_contradicts_itself_and_calls_nothing(
 
 
 @pytest.mark.parametrize("is_superseded", [True, False])
-def test_a_finding_under_a_fence_that_is_gone_writes_nothing(in_world: InWorld, *, is_superseded: bool) -> None:
+def test_LED_14_a_finding_under_a_fence_that_is_gone_writes_nothing(in_world: InWorld, *, is_superseded: bool) -> None:
     graph, calls = counting()
 
     async def work(world: DriveWorld) -> None:

@@ -84,7 +84,7 @@ def test_what_disagrees_with_the_kept_part_is_found_from_the_beginning(in_world:
     in_world(work, circle(), lease=LONG, maximum_durable_events=EVENTS)
 
 
-def test_what_is_damaged_below_is_found_by_the_next_process(in_world: InWorld) -> None:
+def test_LED_03_what_is_damaged_below_is_found_by_the_next_process(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await yielded(world)
         await world.rows("UPDATE agentruns.run_events SET event_id = gen_random_uuid() WHERE sequence = 1")

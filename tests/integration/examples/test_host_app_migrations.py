@@ -45,7 +45,9 @@ _heads = _column("SELECT version_num FROM public.alembic_version ORDER BY 1")
 _tables = _column("SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('public', 'agentruns')")
 
 
-def test_OPS_1_eight_deploys_at_once_leave_one_history(deploy: Deploy, empty_database_url: str, within: Within) -> None:
+def test_OPS_01_eight_deploys_at_once_leave_one_history(
+    deploy: Deploy, empty_database_url: str, within: Within
+) -> None:
     deploys = [deploy(empty_database_url, ["upgrade", "heads"]) for _ in range(8)]
     assert [(each.communicate()[0], each.returncode) for each in deploys] == [("", 0)] * 8
     assert within(empty_database_url, _applied) == REVISIONS

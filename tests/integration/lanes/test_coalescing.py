@@ -252,7 +252,7 @@ def test_H2_connections_that_were_ended_while_idle_are_opened_again_in_silence(i
     in_world(work, GRAPH, lease=LONG)
 
 
-def test_H1_a_demoted_primary_is_left_for_a_new_connection(in_world: InWorld) -> None:
+def test_H1_OPS_07_a_demoted_primary_is_left_for_a_new_connection(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         async with AgentRunStore(world.store_url, StoreOptions(pool_size=1)) as single:
             (run,) = await hands(world, 1, committer=RunCommitter(single))

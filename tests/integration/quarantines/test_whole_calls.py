@@ -204,7 +204,7 @@ def test_calls_are_counted_with_the_bytes_of_their_bodies(in_world: InWorld, mon
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda each: str(each.name))
-def test_LED_02_every_column_of_a_call_is_verified(in_world: InWorld, table: Table) -> None:
+def test_LED_02_DB_06_OPS_08_every_column_of_a_call_is_verified(in_world: InWorld, table: Table) -> None:
     async def work(world: DriveWorld) -> None:
         async with superuser(world.url) as connection:
             run_id = await called(world, connection)
@@ -222,7 +222,7 @@ def test_LED_02_every_column_of_a_call_is_verified(in_world: InWorld, table: Tab
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda each: str(each.name))
-def test_LED_02_a_call_too_few_or_too_many_is_found(in_world: InWorld, table: Table) -> None:
+def test_LED_02_OPS_08_a_call_too_few_or_too_many_is_found(in_world: InWorld, table: Table) -> None:
     async def work(world: DriveWorld) -> None:
         async with superuser(world.url) as connection:
             run_id = await called(world, connection)

@@ -136,7 +136,9 @@ async def finding(world: DriveWorld, run_id: RunId) -> str:
     return ""
 
 
-def test_LED_04_every_run_that_nobody_has_altered_verifies_and_is_counted(in_world: InWorld, operator_url: str) -> None:
+def test_LED_04_OPS_08_every_run_that_nobody_has_altered_verifies_and_is_counted(
+    in_world: InWorld, operator_url: str
+) -> None:
     async def work(world: DriveWorld) -> None:
         runs = await told(world, operator_url)
         before = await world.everything()
@@ -196,7 +198,9 @@ def test_pages_of_one_row_read_the_same(in_world: InWorld, operator_url: str, mo
     ],
     ids=lambda each: str(each.name),
 )
-def test_LED_02_every_column_of_every_row_is_verified(in_world: InWorld, operator_url: str, table: Table) -> None:
+def test_LED_02_DB_06_OPS_08_every_column_of_every_row_is_verified(
+    in_world: InWorld, operator_url: str, table: Table
+) -> None:
     async def work(world: DriveWorld) -> None:
         runs = {run_id.text: run_id for run_id in (await told(world, operator_url)).values()}
         passed = set()
@@ -231,7 +235,7 @@ def test_LED_02_every_column_of_every_row_is_verified(in_world: InWorld, operato
         ("DELETE FROM agentruns.graph_definitions", "graph_definitions"),
     ],
 )
-def test_what_the_fold_alone_does_not_see(in_world: InWorld, damage: str, component: str) -> None:
+def test_OPS_08_what_the_fold_alone_does_not_see(in_world: InWorld, damage: str, component: str) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await asleep(world)
         await answered(world, run_id)

@@ -68,7 +68,7 @@ async def backend_ended(admin: AsyncConnection, pid: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(SENT)), ids=lambda number: f"before_{number}_{SENT[number]}")
-def test_OPS_9_a_backend_that_ends_at_any_statement_leaves_each_run_whole_or_gone(
+def test_OPS_09_a_backend_that_ends_at_any_statement_leaves_each_run_whole_or_gone(
     archive: Any, sample: Any, run: Run, number: int
 ) -> None:
     """Before one is after the other: what was sent before is answered."""
@@ -105,7 +105,7 @@ def test_OPS_9_a_backend_that_ends_at_any_statement_leaves_each_run_whole_or_gon
     assert whole_runs(archive, samples) == 0
 
 
-def test_OPS_9_a_process_that_is_killed_while_it_deletes_loses_one_batch(archive: Any, sample: Any, run: Run) -> None:
+def test_OPS_09_a_process_that_is_killed_while_it_deletes_loses_one_batch(archive: Any, sample: Any, run: Run) -> None:
     samples = written(archive, sample)
 
     async def work() -> None:

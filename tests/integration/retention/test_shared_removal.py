@@ -83,7 +83,7 @@ def test_many_processes_remove_each_run_once(archive: Any, sample: Any, run: Run
     assert sum(receipt.row_count for receipt in receipts) == len(samples)
 
 
-def test_OPS_9_a_run_that_is_being_released_stays(archive: Any, sample: Any, run: Run) -> None:
+def test_OPS_09_a_run_that_is_being_released_stays(archive: Any, sample: Any, run: Run) -> None:
     """While its release is under way its row is held; afterwards it is a run like others."""
     released = sample(status="active", quarantined_at=sample().since)
     archive.write(released)

@@ -34,7 +34,7 @@ def bodies_of(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in bytes_of if not column.name.endswith("digest"))
 
 
-def test_OPS_9_no_table_of_a_run_is_outside_the_operation() -> None:
+def test_OPS_09_no_table_of_a_run_is_outside_the_operation() -> None:
     carrying = {name for name, table in ALL.items() if {"tenant_id", "run_id"} <= set(table.columns.keys())}
     assert TABLES.keys() == carrying - {"tenant_slots"}
 

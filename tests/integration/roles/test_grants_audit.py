@@ -78,7 +78,7 @@ def by_action(privileges: Iterable[Privilege]) -> dict[Any, set[Privilege]]:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_OPS_5_each_privilege_that_is_taken_is_missing(granted: Any, undone: Undone, role: Role) -> None:
+def test_OPS_05_each_privilege_that_is_taken_is_missing(granted: Any, undone: Undone, role: Role) -> None:
     name, privileges = granted.names[role.value], expected(role)
     found = undone(lambda connection: differences(connection, role, name, "REVOKE", privileges))
     assert found == {action: (group, frozenset()) for action, group in by_action(privileges).items()}
@@ -97,7 +97,9 @@ def outside(role: Role, major: int) -> frozenset[Privilege]:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_OPS_5_each_privilege_that_is_added_is_in_excess(granted: Any, undone: Undone, server: Any, role: Role) -> None:
+def test_OPS_05_each_privilege_that_is_added_is_in_excess(
+    granted: Any, undone: Undone, server: Any, role: Role
+) -> None:
     name, privileges = granted.names[role.value], outside(role, server.major)
     found = undone(lambda connection: differences(connection, role, name, "GRANT", privileges))
     assert len(privileges) > 300
@@ -199,11 +201,11 @@ def seen(connection: Connection, granted: Any, statement: str) -> list[tuple[str
 
 
 @pytest.mark.parametrize("statement", CHANGES)
-def test_OPS_5_each_way_to_gain_or_lose_is_seen(granted: Any, undone: Undone, statement: str) -> None:
+def test_OPS_05_each_way_to_gain_or_lose_is_seen(granted: Any, undone: Undone, statement: str) -> None:
     assert undone(lambda connection: seen(connection, granted, statement)) == CHANGES[statement]
 
 
-def test_OPS_5_maintain_is_seen_where_it_exists(granted: Any, undone: Undone, server: Any) -> None:
+def test_OPS_05_maintain_is_seen_where_it_exists(granted: Any, undone: Undone, server: Any) -> None:
     if server.major == 16:
         statement, found = "SELECT 1", []
     else:
@@ -215,14 +217,14 @@ PREDEFINED = ("pg_write_all_data", "pg_maintain", "pg_execute_server_program", "
 
 
 @pytest.mark.parametrize("group", PREDEFINED)
-def test_OPS_5_each_predefined_role_is_a_membership(granted: Any, undone: Undone, server: Any, group: str) -> None:
+def test_OPS_05_each_predefined_role_is_a_membership(granted: Any, undone: Undone, server: Any, group: str) -> None:
     if group == "pg_maintain" and server.major == 16:
         group = "pg_monitor"
     found = undone(lambda connection: seen(connection, granted, f"GRANT {group} TO {{reader}} WITH INHERIT FALSE"))
     assert found == [("reader", "membership", group)]
 
 
-def test_OPS_5_what_a_membership_brings_is_seen(granted: Any, undone: Undone) -> None:
+def test_OPS_05_what_a_membership_brings_is_seen(granted: Any, undone: Undone) -> None:
     found = undone(lambda connection: seen(connection, granted, "GRANT pg_read_all_data TO {reader}"))
     assert ("reader", "membership", "pg_read_all_data") in found
     assert ("reader", "excess", "SELECT on run_events") in found

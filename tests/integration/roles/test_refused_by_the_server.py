@@ -109,14 +109,14 @@ def test_each_use_passes_where_nobody_refuses_it(prepared: Any) -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_OPS_5_each_privilege_on_tables_and_columns(prepared: Any, role: Role) -> None:
+def test_OPS_05_each_privilege_on_tables_and_columns(prepared: Any, role: Role) -> None:
     assert len(USES) > 600
     found = answers(prepared.url_of(role.value), USES)
     assert found == {statement: wanted(role, statement, privilege) for statement, privilege in USES.items()}
 
 
 @pytest.mark.parametrize("role", Role)
-def test_OPS_5_each_view(prepared: Any, role: Role) -> None:
+def test_OPS_05_each_view(prepared: Any, role: Role) -> None:
     reads = {name: f"SELECT * FROM agentruns.{name} WHERE false" for name in VIEWS}
     found = answers(prepared.url_of(role.value), reads.values())
     readable = {name for name, statement in reads.items() if found[statement] == ""}
@@ -125,7 +125,7 @@ def test_OPS_5_each_view(prepared: Any, role: Role) -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_OPS_5_no_view_is_a_way_to_write(prepared: Any, role: Role) -> None:
+def test_OPS_05_no_view_is_a_way_to_write(prepared: Any, role: Role) -> None:
     deletes = [f"DELETE FROM agentruns.{name} WHERE false" for name in VIEWS]
     by_anybody = answers(prepared.url, deletes)
     found = answers(prepared.url_of(role.value), deletes)
@@ -173,19 +173,19 @@ def test_each_definition_passes_where_nobody_refuses_it(prepared: Any) -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_OPS_5_nothing_is_defined_nor_reached_beyond_the_tables(prepared: Any, role: Role) -> None:
+def test_OPS_05_nothing_is_defined_nor_reached_beyond_the_tables(prepared: Any, role: Role) -> None:
     found = answers(prepared.url_of(role.value), DEFINITIONS)
     assert found == dict.fromkeys(DEFINITIONS, DENIED)
 
 
 @pytest.mark.parametrize("role", Role)
-def test_OPS_5_the_function_is_not_executed(prepared: Any, role: Role) -> None:
+def test_OPS_05_the_function_is_not_executed(prepared: Any, role: Role) -> None:
     call = "SELECT agentruns.forbid_change()"
     assert answers(prepared.url, [call]) == {call: "0A000"}
     assert answers(prepared.url_of(role.value), [call]) == {call: DENIED}
 
 
-def test_OPS_5_rows_are_locked_where_the_job_needs_it(prepared: Any) -> None:
+def test_OPS_05_rows_are_locked_where_the_job_needs_it(prepared: Any) -> None:
     locks = {table.name: f"SELECT FROM agentruns.{table.name} WHERE false FOR UPDATE" for table in TABLES}
 
     def lockable(role: Role) -> set[str]:
@@ -202,7 +202,7 @@ def test_OPS_5_rows_are_locked_where_the_job_needs_it(prepared: Any) -> None:
     }
 
 
-def test_OPS_5_a_revision_of_later_gives_nothing_before_the_next_apply(prepared: Any) -> None:
+def test_OPS_05_a_revision_of_later_gives_nothing_before_the_next_apply(prepared: Any) -> None:
     owner = f"CREATE TABLE agentruns.later_{os.getpid()} (x int)"
 
     async def create() -> None:

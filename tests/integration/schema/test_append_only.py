@@ -94,7 +94,7 @@ def changes_of(table: Table) -> dict[str, str]:
     return statements
 
 
-def test_DB_1_every_change_but_of_an_allowed_column_is_refused(migrated: tuple[str, str], within: Within) -> None:
+def test_DB_01_every_change_but_of_an_allowed_column_is_refused(migrated: tuple[str, str], within: Within) -> None:
     url, become = migrated
 
     def attempt(connection: Connection) -> list[tuple[str, str, str]]:
@@ -108,7 +108,9 @@ def test_DB_1_every_change_but_of_an_allowed_column_is_refused(migrated: tuple[s
     assert within(url, attempt) == []
 
 
-def test_DB_1_rows_that_are_there_stay_as_they_are(migrated: tuple[str, str], within: Within, samples: Samples) -> None:
+def test_DB_01_rows_that_are_there_stay_as_they_are(
+    migrated: tuple[str, str], within: Within, samples: Samples
+) -> None:
     url, become = migrated
 
     def attempt(connection: Connection) -> list[str]:
@@ -162,7 +164,7 @@ def within_rolled_back(url: str, within: Within, work: Callable[[Connection], An
 RETENTION = "SELECT set_config('agentruns.retention', '{}', true)"
 
 
-def test_DB_2_retention_deletes_and_nothing_else(database_url: str, within: Within) -> None:
+def test_DB_02_retention_deletes_and_nothing_else(database_url: str, within: Within) -> None:
     def attempt(connection: Connection) -> list[tuple[str, str]]:
         connection.execute(text(RETENTION.format("agentruns")))
         states = []
@@ -177,7 +179,7 @@ def test_DB_2_retention_deletes_and_nothing_else(database_url: str, within: With
     assert within(database_url, attempt) == [(name, state) for name in TABLES for state in ("", "AR005", "AR005")]
 
 
-def test_DB_2_setting_of_another_schema_or_of_an_ended_transaction_opens_nothing(owner_url: str, run: Run) -> None:
+def test_DB_02_setting_of_another_schema_or_of_an_ended_transaction_opens_nothing(owner_url: str, run: Run) -> None:
     def attempt(connection: Connection, schema: str | None) -> str:
         if schema is not None:
             connection.execute(text(RETENTION.format(schema)))
@@ -201,7 +203,7 @@ OF_A_RUN = [
 ]
 
 
-def test_DB_7_whole_run_goes_by_one_statement_and_no_part_goes_alone(
+def test_DB_07_whole_run_goes_by_one_statement_and_no_part_goes_alone(
     database_url: str, within: Within, samples: Samples
 ) -> None:
     def attempt(connection: Connection) -> tuple[list[str], int, list[int]]:

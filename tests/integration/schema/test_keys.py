@@ -40,7 +40,7 @@ def keys(connection: Connection) -> list[Any]:
     return list(connection.execute(text(KEYS)))
 
 
-def test_DB_4_every_key_of_a_tenants_table_begins_with_the_tenant(database_url: str, within: Within) -> None:
+def test_DB_04_every_key_of_a_tenants_table_begins_with_the_tenant(database_url: str, within: Within) -> None:
     found = within(database_url, keys)
     assert {key.conname for key in found if key.first != "tenant_id"} == {
         "pk_applied_revisions",
@@ -53,7 +53,7 @@ def test_DB_4_every_key_of_a_tenants_table_begins_with_the_tenant(database_url: 
     assert {key.referred for key in found if key.contype == "f"} == {"tenant_id"}
 
 
-def test_DB_4_every_index_of_a_tenants_table_begins_with_the_tenant(database_url: str, within: Within) -> None:
+def test_DB_04_every_index_of_a_tenants_table_begins_with_the_tenant(database_url: str, within: Within) -> None:
     indexes = within(database_url, lambda connection: read_catalogue(connection, schema="agentruns"))["index"]
     others = {name.partition(".")[0] for name, text in indexes.items() if "USING btree (tenant_id" not in text}
     assert others == WITHOUT_TENANT
@@ -79,7 +79,7 @@ def test_foreign_keys_are_the_specified_ones_and_plain(database_url: str, within
     assert {(key.actions, key.condeferrable) for key in found} == {("aas", False)}
 
 
-def test_DB_5_no_index_of_runs_knows_what_every_superstep_changes(database_url: str, within: Within) -> None:
+def test_DB_05_no_index_of_runs_knows_what_every_superstep_changes(database_url: str, within: Within) -> None:
     indexes = within(database_url, lambda connection: read_catalogue(connection, schema="agentruns"))["index"]
     of_runs = {name: text for name, text in indexes.items() if name.startswith("runs.")}
     assert set(of_runs) == {

@@ -35,16 +35,16 @@ Undone = Callable[[Callable[[Connection], Any]], Any]
         ("ALTER VIEW agentruns.run_events_json SET (security_barrier = true)", "view run_events_json"),
     ],
 )
-def test_OPS_4_one_attribute_is_a_difference(undone: Undone, statement: str, finding: str) -> None:
+def test_OPS_04_one_attribute_is_a_difference(undone: Undone, statement: str, finding: str) -> None:
     assert undone(lambda connection: findings(connection, statement)) == (f"different {finding}",)
 
 
-def test_OPS_4_what_belongs_to_a_table_is_not_missing_beside_it(undone: Undone) -> None:
+def test_OPS_04_what_belongs_to_a_table_is_not_missing_beside_it(undone: Undone) -> None:
     gone = undone(lambda connection: findings(connection, "DROP TABLE agentruns.retention_receipts"))
     assert gone == ("missing table retention_receipts",)
 
 
-def test_OPS_4_another_collation_of_the_same_name_is_none_of_ours(undone: Undone) -> None:
+def test_OPS_04_another_collation_of_the_same_name_is_none_of_ours(undone: Undone) -> None:
     statements = (
         "ALTER TABLE agentruns.run_quarantines DROP component CASCADE",
         'ALTER TABLE agentruns.run_quarantines ADD component text COLLATE "POSIX" NOT NULL',
@@ -52,7 +52,7 @@ def test_OPS_4_another_collation_of_the_same_name_is_none_of_ours(undone: Undone
     assert "different column run_quarantines.component" in undone(lambda c: findings(c, *statements))
 
 
-def test_OPS_4_a_generated_column_is_a_difference(undone: Undone) -> None:
+def test_OPS_04_a_generated_column_is_a_difference(undone: Undone) -> None:
     statements = (
         "ALTER TABLE agentruns.run_outcomes DROP body CASCADE",
         "ALTER TABLE agentruns.run_outcomes ADD body bytea NOT NULL GENERATED ALWAYS AS (digest) STORED",
@@ -60,7 +60,7 @@ def test_OPS_4_a_generated_column_is_a_difference(undone: Undone) -> None:
     assert "different column run_outcomes.body" in undone(lambda c: findings(c, *statements))
 
 
-def test_OPS_4_a_not_null_that_nobody_validated_is_a_difference(undone: Undone, server: Any) -> None:
+def test_OPS_04_a_not_null_that_nobody_validated_is_a_difference(undone: Undone, server: Any) -> None:
     if server.major < 18:
         pytest.skip("NOT NULL became a constraint with PostgreSQL 18")
     statements = (
@@ -70,7 +70,7 @@ def test_OPS_4_a_not_null_that_nobody_validated_is_a_difference(undone: Undone, 
     assert undone(lambda c: findings(c, *statements)) == ("different column run_outcomes.body",)
 
 
-def test_OPS_4_a_check_that_is_not_enforced_is_a_difference(undone: Undone, server: Any) -> None:
+def test_OPS_04_a_check_that_is_not_enforced_is_a_difference(undone: Undone, server: Any) -> None:
     if server.major < 18:
         pytest.skip("NOT ENFORCED came with PostgreSQL 18")
     again = "ADD CONSTRAINT ck_run_outcomes_digest CHECK (octet_length(digest) = 32) NOT ENFORCED"

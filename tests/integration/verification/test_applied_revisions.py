@@ -60,7 +60,7 @@ def test_a_migrated_schema_verifies(undone: Undone, server: Any) -> None:
     assert (report.newer, report.is_ahead) == ((), False)
 
 
-def test_OPS_4_no_table_or_no_row_is_not_migrated(undone: Undone) -> None:
+def test_OPS_04_no_table_or_no_row_is_not_migrated(undone: Undone) -> None:
     assert refused(undone, "DELETE FROM agentruns.applied_revisions").reason == "not_migrated"
     elsewhere = "CREATE SCHEMA another", "CREATE TABLE another.applied_revisions ()"
     other = refused(undone, *elsewhere, schema="other")
@@ -72,7 +72,7 @@ def test_OPS_4_no_table_or_no_row_is_not_migrated(undone: Undone) -> None:
     assert (nowhere.reason, nowhere.found) == ("not_migrated", "")
 
 
-def test_OPS_4_a_missing_end_is_behind(undone: Undone) -> None:
+def test_OPS_04_a_missing_end_is_behind(undone: Undone) -> None:
     error = refused(undone, "DELETE FROM agentruns.applied_revisions WHERE number > 14")
     assert (error.reason, error.found, error.wanted) == ("behind", "agentruns_0014", "agentruns_0016")
 
@@ -90,12 +90,12 @@ def test_OPS_4_a_missing_end_is_behind(undone: Undone) -> None:
         ("UPDATE agentruns.applied_revisions SET number = 18 WHERE number = 16", "agentruns_0016"),
     ],
 )
-def test_OPS_4_a_row_that_was_removed_altered_or_moved_is_tampered(undone: Undone, statement: str, found: str) -> None:
+def test_OPS_04_a_row_that_was_removed_altered_or_moved_is_tampered(undone: Undone, statement: str, found: str) -> None:
     error = refused(undone, statement)
     assert (error.reason, error.found) == ("tampered", found)
 
 
-def test_OPS_4_what_a_newer_revision_added_is_its_own(undone: Undone) -> None:
+def test_OPS_04_what_a_newer_revision_added_is_its_own(undone: Undone) -> None:
     assert refused(undone, *ADDED).reason == "incomplete"
     before = verified(undone)
     report = verified(undone, *ADDED, newer(17, oldest_code=16), newer(18, oldest_code=1))
@@ -104,7 +104,7 @@ def test_OPS_4_what_a_newer_revision_added_is_its_own(undone: Undone) -> None:
     assert report.warnings == before.warnings
 
 
-def test_OPS_4_a_newer_revision_that_needs_a_newer_release_is_refused(undone: Undone) -> None:
+def test_OPS_04_a_newer_revision_that_needs_a_newer_release_is_refused(undone: Undone) -> None:
     for last in (newer(18, oldest_code=17), newer(18, oldest_code=18)):
         error = refused(undone, newer(17, oldest_code=16), last)
         assert (error.reason, error.found, error.wanted) == ("ahead", "agentruns_0018", "agentruns_0016")
@@ -112,24 +112,24 @@ def test_OPS_4_a_newer_revision_that_needs_a_newer_release_is_refused(undone: Un
     assert error.reason == "ahead"
 
 
-def test_OPS_4_strict_refuses_every_newer_schema(undone: Undone) -> None:
+def test_OPS_04_strict_refuses_every_newer_schema(undone: Undone) -> None:
     error = refused(undone, newer(17, oldest_code=1), strict=True)
     assert (error.reason, error.found, error.wanted) == ("ahead", "agentruns_0017", "agentruns_0016")
     assert verified(undone, strict=True).newer == ()
 
 
-def test_OPS_4_a_newer_schema_without_what_this_release_needs_is_ahead(undone: Undone) -> None:
+def test_OPS_04_a_newer_schema_without_what_this_release_needs_is_ahead(undone: Undone) -> None:
     error = refused(undone, newer(17, oldest_code=16), "DROP INDEX agentruns.ix_runs_live", *ADDED)
     assert (error.reason, error.found, error.wanted) == ("ahead", "agentruns_0017", "agentruns_0016")
     assert error.findings == ("missing index runs.ix_runs_live",)
 
 
-def test_OPS_4_a_newer_row_after_a_gap_is_tampered(undone: Undone) -> None:
+def test_OPS_04_a_newer_row_after_a_gap_is_tampered(undone: Undone) -> None:
     error = refused(undone, newer(18, oldest_code=16))
     assert (error.reason, error.found, error.wanted) == ("tampered", "agentruns_0018", "revision number 17")
 
 
-def test_OPS_4_revisions_that_changed_places_are_tampered(undone: Undone) -> None:
+def test_OPS_04_revisions_that_changed_places_are_tampered(undone: Undone) -> None:
     swap = """
     UPDATE agentruns.applied_revisions AS a SET revision = b.revision || '{suffix}'
     FROM agentruns.applied_revisions AS b WHERE (a.number, b.number) IN ((3, 4), (4, 3))

@@ -166,7 +166,7 @@ def changes(kind: str) -> list[Change]:
     ("kind", "way"),
     [(kind, way) for kind in CATALOGUE for way in dict.fromkeys(change.way for change in changes(kind))],
 )
-def test_OPS_4_no_object_can_go_or_change_unnoticed(undone: Undone, kind: str, way: str) -> None:
+def test_OPS_04_no_object_can_go_or_change_unnoticed(undone: Undone, kind: str, way: str) -> None:
     made = [change for change in changes(kind) if change.way == way]
 
     def work(connection: Connection) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ def test_OPS_4_no_object_can_go_or_change_unnoticed(undone: Undone, kind: str, w
         assert found == expected
 
 
-def test_OPS_4_every_object_can_go_and_be_changed() -> None:
+def test_OPS_04_every_object_can_go_and_be_changed() -> None:
     for kind, objects in CATALOGUE.items():
         named = {change.finding for change in changes(kind)} | set(FIRST)
         words = ("table", "view") if kind == "relation" else (kind,)
@@ -195,7 +195,7 @@ def test_OPS_4_every_object_can_go_and_be_changed() -> None:
 
 
 @pytest.mark.parametrize("finding", FIRST)
-def test_OPS_4_what_tells_the_revisions_cannot_go_unnoticed(undone: Undone, finding: str) -> None:
+def test_OPS_04_what_tells_the_revisions_cannot_go_unnoticed(undone: Undone, finding: str) -> None:
     kind = "relation" if "table" in finding else "column"
     (change,) = [
         change
@@ -217,7 +217,7 @@ def test_OPS_4_what_tells_the_revisions_cannot_go_unnoticed(undone: Undone, find
         assert (error.reason, error.findings) == ("incomplete", ("different table applied_revisions",))
 
 
-def test_OPS_4_a_session_that_prints_differently_sees_the_same(undone: Undone) -> None:
+def test_OPS_04_a_session_that_prints_differently_sees_the_same(undone: Undone) -> None:
     def zone(connection: Connection) -> str:
         verify_schema(connection)
         return str(connection.execute(text("SHOW TimeZone")).scalar_one())

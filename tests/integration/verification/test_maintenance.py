@@ -16,7 +16,7 @@ from agentruns.store.verification import verify_schema
 TWIN = "CREATE UNIQUE INDEX pk_runs_ccnew ON agentruns.runs USING btree (tenant_id, run_id)"
 
 
-def test_OPS_4_a_reindex_beside_a_verification_changes_no_verdict(run: Callable[..., Any], owner_url: str) -> None:
+def test_OPS_04_a_reindex_beside_a_verification_changes_no_verdict(run: Callable[..., Any], owner_url: str) -> None:
     async def work() -> list[tuple[str, ...]]:
         engine = create_async_engine(owner_url, poolclass=NullPool)
         async with engine.connect() as maintaining, engine.connect() as verifying:
@@ -44,7 +44,7 @@ def test_OPS_4_a_reindex_beside_a_verification_changes_no_verdict(run: Callable[
 
 
 @pytest.mark.parametrize("state", ["indisvalid", "indisready, indisvalid"])
-def test_OPS_4_what_a_broken_reindex_leaves_is_a_warning(undone: Callable[..., Any], state: str) -> None:
+def test_OPS_04_what_a_broken_reindex_leaves_is_a_warning(undone: Callable[..., Any], state: str) -> None:
     def work(connection: Connection) -> tuple[str, ...]:
         connection.exec_driver_sql(TWIN)
         sets = ", ".join(f"{column} = false" for column in state.split(", "))

@@ -72,7 +72,7 @@ def changed(connection: Connection, script: str) -> None:
         ("ALTER TABLE agentruns.runs ADD theirs text", ("unexpected column runs.theirs",)),
     ],
 )
-def test_OPS_4_what_acts_on_our_tables_is_unexpected(undone: Undone, script: str, findings: tuple[str, ...]) -> None:
+def test_OPS_04_what_acts_on_our_tables_is_unexpected(undone: Undone, script: str, findings: tuple[str, ...]) -> None:
     def work(connection: Connection) -> SchemaVerificationError:
         changed(connection, script)
         with pytest.raises(SchemaVerificationError) as caught:
@@ -101,7 +101,7 @@ def test_OPS_4_what_acts_on_our_tables_is_unexpected(undone: Undone, script: str
         ),
     ],
 )
-def test_OPS_4_what_stands_beside_our_tables_is_a_warning(
+def test_OPS_04_what_stands_beside_our_tables_is_a_warning(
     undone: Undone, script: str, warning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def work(connection: Connection) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def refused(undone: Undone, *statements: str, mode: Mode = "warn") -> SchemaVeri
     return caught.value
 
 
-def test_OPS_4_a_runtime_needs_no_more_than_its_own_privileges(
+def test_OPS_04_a_runtime_needs_no_more_than_its_own_privileges(
     undone: Undone, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert verified(undone, mode="require").warnings == ()
@@ -79,7 +79,9 @@ def test_no_other_table_can_be_named(undone: Undone, job: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("mode", ["warn", "require"])
-def test_OPS_4_a_privilege_that_is_missing_is_refused(undone: Undone, statement: str, finding: str, mode: Mode) -> None:
+def test_OPS_04_a_privilege_that_is_missing_is_refused(
+    undone: Undone, statement: str, finding: str, mode: Mode
+) -> None:
     error = refused(undone, statement, mode=mode)
     assert (error.reason, error.findings) == ("missing_privileges", (finding,))
     assert str(error) == (
@@ -88,7 +90,7 @@ def test_OPS_4_a_privilege_that_is_missing_is_refused(undone: Undone, statement:
     )
 
 
-def test_OPS_4_a_role_that_cannot_read_the_revisions_is_refused(undone: Undone) -> None:
+def test_OPS_04_a_role_that_cannot_read_the_revisions_is_refused(undone: Undone) -> None:
     for statement in (
         "REVOKE SELECT ON agentruns.applied_revisions FROM agentruns_runtime",
         "REVOKE USAGE ON SCHEMA agentruns FROM agentruns_runtime",
@@ -110,7 +112,7 @@ def test_OPS_4_a_role_that_cannot_read_the_revisions_is_refused(undone: Undone) 
         ),
     ],
 )
-def test_OPS_4_what_a_runtime_should_not_be_able_to_do_is_one_warning(
+def test_OPS_04_what_a_runtime_should_not_be_able_to_do_is_one_warning(
     undone: Undone, statement: str, excess: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert verified(undone, statement).warnings == (f"excess {excess}",)
@@ -120,7 +122,7 @@ def test_OPS_4_what_a_runtime_should_not_be_able_to_do_is_one_warning(
     assert (error.reason, error.findings) == ("excess_privileges", (f"excess {excess}",))
 
 
-def test_OPS_4_a_warning_names_a_few_and_the_error_all(undone: Undone) -> None:
+def test_OPS_04_a_warning_names_a_few_and_the_error_all(undone: Undone) -> None:
     everything = "GRANT TRUNCATE ON ALL TABLES IN SCHEMA agentruns TO agentruns_runtime"
     (warning,) = verified(undone, everything).warnings
     assert warning.startswith("excess TRUNCATE on agent_admissions, excess TRUNCATE on agent_admissions_json, ")
@@ -135,7 +137,7 @@ def test_what_others_keep_in_the_schema_is_theirs_to_grant(undone: Undone) -> No
 
 
 @pytest.mark.parametrize("role", ["agentruns", "agentruns_owner", "agentruns_deputy"])
-def test_OPS_4_an_owner_and_who_acts_for_it_are_told_so_in_one_line(
+def test_OPS_04_an_owner_and_who_acts_for_it_are_told_so_in_one_line(
     undone: Undone, role: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "agentruns")

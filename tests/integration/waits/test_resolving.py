@@ -42,7 +42,7 @@ WAITING, ACTIVE = RunStatus.WAITING, RunStatus.ACTIVE
 LONG = timedelta(minutes=1)
 
 
-def test_LIF_10_the_last_settled_wait_makes_the_run_go_on_with_the_answers(
+def test_LIF_10_LIF_11_the_last_settled_wait_makes_the_run_go_on_with_the_answers(
     in_world: InWorld, sleeper: Any, payload: Any
 ) -> None:
     ids = [WaitId.generate(), WaitId.generate()]

@@ -72,7 +72,7 @@ def digests(connection: Connection, names: list[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("is_script", [False, True])
-def test_OPS_2_OPS_3_no_row_changes_and_each_admission_gets_its_keyless_row(
+def test_OPS_02_OPS_03_no_row_changes_and_each_admission_gets_its_keyless_row(
     earlier_url: str, earlier: Any, within: Within, replay: Callable[..., str], *, is_script: bool
 ) -> None:
     names = within(earlier_url, tables)
@@ -100,7 +100,7 @@ def test_OPS_2_OPS_3_no_row_changes_and_each_admission_gets_its_keyless_row(
     )
 
 
-def test_OPS_3_earlier_runs_load_and_may_be_given_a_key(
+def test_OPS_03_earlier_runs_load_and_may_be_given_a_key(
     earlier_url: str, earlier: Any, within: Within, run: Run
 ) -> None:
     async def work() -> None:
@@ -124,7 +124,7 @@ def test_OPS_3_earlier_runs_load_and_may_be_given_a_key(
     run(work())
 
 
-def test_OPS_3_locks_are_no_stronger_than_share_row_exclusive(earlier_url: str, within: Within) -> None:
+def test_OPS_03_locks_are_no_stronger_than_share_row_exclusive(earlier_url: str, within: Within) -> None:
     def work(connection: Connection) -> dict[str, set[str]]:
         names = tables(connection)
         migrations.upgrade(connection)
@@ -152,7 +152,7 @@ async def worker_of(url: str, earlier: Any) -> DriveWorld:
     return DriveWorld(url, earlier.bundle, store, runs, loop, executables)
 
 
-def test_OPS_3_J6_workers_read_and_drive_while_the_upgrade_is_open_and_after_it(
+def test_OPS_03_J6_workers_read_and_drive_while_the_upgrade_is_open_and_after_it(
     earlier_url: str, earlier: Any, run: Run
 ) -> None:
     fresh = [each.request.run_id for each in earlier.runs if each.name == "fresh"]
@@ -175,7 +175,7 @@ def test_OPS_3_J6_workers_read_and_drive_while_the_upgrade_is_open_and_after_it(
     run(work())
 
 
-def test_OPS_3_a_submission_waits_for_the_upgrade_until_its_lock_timeout(earlier_url: str, run: Run) -> None:
+def test_OPS_03_a_submission_waits_for_the_upgrade_until_its_lock_timeout(earlier_url: str, run: Run) -> None:
     async def work() -> str:
         async with engine_of(earlier_url) as engine, engine.connect() as upgrading, engine.connect() as submitting:
             await submitting.execute(text("SET lock_timeout = '200ms'"))
@@ -188,7 +188,7 @@ def test_OPS_3_a_submission_waits_for_the_upgrade_until_its_lock_timeout(earlier
     assert run(work()) == "55P03"
 
 
-def test_OPS_3_our_own_submission_is_sent_again_after_its_lock_timeout(
+def test_OPS_03_our_own_submission_is_sent_again_after_its_lock_timeout(
     database_url: str, owner_url: str, earlier: Any, run: Run
 ) -> None:
     request = earlier.runs[0].request

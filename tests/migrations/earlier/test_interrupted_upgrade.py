@@ -70,7 +70,9 @@ async def left(connection: AsyncConnection, each: str) -> tuple[Any, dict[str, A
 
 
 @pytest.mark.slow
-def test_OPS_3_a_failure_after_each_statement_leaves_0015_and_the_next_try_succeeds(earlier_url: str, run: Run) -> None:
+def test_OPS_03_a_failure_after_each_statement_leaves_0015_and_the_next_try_succeeds(
+    earlier_url: str, run: Run
+) -> None:
     async def work() -> list[str]:
         engine = create_async_engine(earlier_url, poolclass=NullPool)
         async with engine.connect() as connection:
@@ -94,7 +96,7 @@ def test_OPS_3_a_failure_after_each_statement_leaves_0015_and_the_next_try_succe
     assert statements[-1].startswith(LAST)
 
 
-def test_OPS_3_a_server_process_that_dies_before_the_commit_leaves_0015(earlier_url: str, run: Run) -> None:
+def test_OPS_03_a_server_process_that_dies_before_the_commit_leaves_0015(earlier_url: str, run: Run) -> None:
     def upgrade_to_death(connection: Connection) -> None:
         def executed(statements: list[str]) -> None:
             if statements[-1].startswith(LAST):

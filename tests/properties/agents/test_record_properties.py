@@ -110,7 +110,7 @@ def assert_is_one_record(record: Any) -> None:
 
 
 @given(requests())
-def test_sub_1_a_submission_is_one_record_with_one_digest(request_: DurableAgentAdmissionRequest) -> None:
+def test_SUB_01_a_submission_is_one_record_with_one_digest(request_: DurableAgentAdmissionRequest) -> None:
     assert_is_one_record(request_)
     assert_is_one_record(request_.intent)
     intent = request_.intent
@@ -128,7 +128,7 @@ def test_sub_1_a_submission_is_one_record_with_one_digest(request_: DurableAgent
 
 
 @given(requests(), st.data())
-def test_sub_1_the_order_of_layers_does_not_change_the_admission(
+def test_SUB_01_the_order_of_layers_does_not_change_the_admission(
     request_: DurableAgentAdmissionRequest, data: st.DataObject
 ) -> None:
     intent = request_.intent
@@ -144,7 +144,7 @@ def test_sub_1_the_order_of_layers_does_not_change_the_admission(
 
 
 @given(requests(), st.data())
-def test_sub_1_a_stated_budget_that_was_not_resolved_is_refused(
+def test_SUB_01_a_stated_budget_that_was_not_resolved_is_refused(
     request_: DurableAgentAdmissionRequest, data: st.DataObject
 ) -> None:
     tree: Any = to_wire(request_.intent)

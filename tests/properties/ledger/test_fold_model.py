@@ -138,7 +138,7 @@ def event_of(state: RunState, data: EventData, epoch: int, now: Timestamp, numbe
 
 
 @given(st.lists(proposals(), min_size=5, max_size=60))
-def test_LED_8_attempts(steps: list[tuple[Any, ...]]) -> None:
+def test_LED_08_attempts(steps: list[tuple[Any, ...]]) -> None:
     history = History.admitted(graph(), Random(1))
     state, now, model = history.state, history.now, Model()
     for number, proposal in enumerate(steps, start=10):
@@ -174,7 +174,7 @@ def is_extended(state: RunState, event: Event) -> bool:
 
 
 @given(st.integers(0, 2**32))
-def test_GRA_6_a_plan_passes_as_the_barrier_of_its_disposition(seed: int) -> None:
+def test_GRA_06_a_plan_passes_as_the_barrier_of_its_disposition(seed: int) -> None:
     """Random histories hold only barriers of their own plan; each leads to a declared successor set."""
     history = History.admitted(graph(), Random(seed), with_ends=False).grow(40)
     declared = {

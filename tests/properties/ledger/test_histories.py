@@ -44,7 +44,7 @@ def known(event: Event) -> tuple[EventKind, EventData]:
 
 
 @given(histories())
-def test_LED_4_what_was_built_by_extend_is_accepted_by_apply(history: History) -> None:
+def test_LED_04_what_was_built_by_extend_is_accepted_by_apply(history: History) -> None:
     states = list(refold(history))
     assert states[-1] == history.state
     by_head = {state.head: state for state in states}
@@ -53,7 +53,7 @@ def test_LED_4_what_was_built_by_extend_is_accepted_by_apply(history: History) -
 
 
 @given(histories())
-def test_LED_16_sequences_instants_epochs_and_revisions(history: History) -> None:
+def test_LED_16_SUB_25_sequences_instants_epochs_and_revisions(history: History) -> None:
     events = history.stored_events
     assert [int(event.sequence) for event in events] == list(range(1, len(events) + 1))
     assert all(before.recorded_at <= after.recorded_at for before, after in pairwise(events))
@@ -234,7 +234,7 @@ def test_the_projection_is_the_state_after_the_commit(history: History) -> None:
 
 
 @given(histories(steps=20))
-def test_LIF_7_and_8_waits_are_outstanding_exactly_while_waiting_and_settled_once(history: History) -> None:
+def test_LIF_07_LIF_08_waits_are_outstanding_exactly_while_waiting_and_settled_once(history: History) -> None:
     registered: dict[str, str] = {}
     for commit in history.commits:
         registered |= {str(wait.wait_id): "outstanding" for wait in commit.waits}

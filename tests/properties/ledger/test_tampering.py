@@ -25,7 +25,7 @@ from agentruns.testing.history_strategies import histories
 
 @given(histories(steps=25), st.data())
 @settings(max_examples=60)
-def test_LED_2_every_change_of_one_event_is_found(history: History, data: st.DataObject) -> None:
+def test_LED_02_every_change_of_one_event_is_found(history: History, data: st.DataObject) -> None:
     """Whatever column of whatever event is changed, the fold finds it there or at the next event."""
     events = list(history.stored_events)
     place = data.draw(st.integers(0, len(events) - 1))
@@ -39,7 +39,7 @@ def test_LED_2_every_change_of_one_event_is_found(history: History, data: st.Dat
 
 @given(histories(steps=25), st.data())
 @settings(max_examples=60)
-def test_LED_2_an_event_that_is_missing_repeated_or_swapped_is_found(history: History, data: st.DataObject) -> None:
+def test_LED_02_an_event_that_is_missing_repeated_or_swapped_is_found(history: History, data: st.DataObject) -> None:
     events = list(history.stored_events)
     place = data.draw(st.integers(0, len(events) - 1))
     changes = [events[:place] + events[place + 1 :], events[: place + 1] + events[place:]]
@@ -54,7 +54,7 @@ def test_LED_2_an_event_that_is_missing_repeated_or_swapped_is_found(history: Hi
 
 @given(histories(steps=25), st.data())
 @settings(max_examples=60)
-def test_LED_2_a_flipped_byte_or_a_missing_row_of_a_body_is_found(history: History, data: st.DataObject) -> None:
+def test_LED_02_a_flipped_byte_or_a_missing_row_of_a_body_is_found(history: History, data: st.DataObject) -> None:
     bodies = history.bodies
     digest = data.draw(st.sampled_from(sorted(bodies)))
     row = bodies[digest]

@@ -124,15 +124,15 @@ def test_a_request_can_narrow_and_never_widen() -> None:
     assert wide.budget.retries == ExecutionCount(1_024)
 
 
-def test_sub_2_a_retired_agent_is_refused() -> None:
+def test_SUB_02_a_retired_agent_is_refused() -> None:
     assert refused(descriptor=agent(lifecycle=CapabilityLifecycle.RETIRED)) == ("AgentAdmissionIntent", "retired_agent")
 
 
-def test_sub_2_the_provenance_names_the_agent() -> None:
+def test_SUB_02_the_provenance_names_the_agent() -> None:
     assert refused(descriptor=agent("another-agent")) == ("AgentResultProvenance", "provenance_mismatch")
 
 
-def test_sub_2_every_required_scope_is_granted() -> None:
+def test_SUB_02_every_required_scope_is_granted() -> None:
     needs = agent(required_scopes=ScopeSet.of("read", "write"))
     assert refused(descriptor=needs, authority=authority(granted_scopes=ScopeSet.of("read"))) == (
         "AgentAdmissionIntent",
@@ -142,7 +142,7 @@ def test_sub_2_every_required_scope_is_granted() -> None:
     assert intent(descriptor=needs, authority=granted).descriptor == needs
 
 
-def test_sub_2_layers_are_sixteen_with_those_of_agent_and_request() -> None:
+def test_SUB_02_layers_are_sixteen_with_those_of_agent_and_request() -> None:
     narrowed: dict[str, Any] = {
         "descriptor": agent(budget_limits=BudgetLimits.of(retries=9)),
         "request": agent_request(budget_limits=BudgetLimits.of(retries=9)),
@@ -153,11 +153,11 @@ def test_sub_2_layers_are_sixteen_with_those_of_agent_and_request() -> None:
     assert refused(budget_layers=layers(15), **narrowed) == ("AgentAdmissionIntent", "too_many_budget_layers")
 
 
-def test_sub_2_a_source_states_one_layer() -> None:
+def test_SUB_02_a_source_states_one_layer() -> None:
     assert refused(budget_layers=[DEFAULT, DEFAULT]) == ("AgentAdmissionIntent", "duplicate_budget_layer")
 
 
-def test_sub_2_every_dimension_is_stated() -> None:
+def test_SUB_02_every_dimension_is_stated() -> None:
     assert refused(budget_layers=[]) == ("ResolvedBudget", "no_layers")
     assert refused(budget_layers=[budget_layer(limits=BudgetLimits.of(retries=1))]) == (
         "ResolvedBudget",
@@ -165,21 +165,21 @@ def test_sub_2_every_dimension_is_stated() -> None:
     )
 
 
-def test_sub_2_a_stated_budget_is_the_resolved_one() -> None:
+def test_SUB_02_a_stated_budget_is_the_resolved_one() -> None:
     stated = admission_intent()
     with pytest.raises(InvalidValueError) as caught:
         evolve(stated, budget=evolve(stated.budget, retries=ExecutionCount(1)))
     assert (caught.value.type_name, caught.value.reason) == ("AgentAdmissionIntent", "resolved_budget_mismatch")
 
 
-def test_sub_2_the_request_fits_agent_and_budget() -> None:
+def test_SUB_02_the_request_fits_agent_and_budget() -> None:
     assert refused(request=agent_request(input="long", budget_limits=BudgetLimits.of(input_bytes=1))) == (
         "AgentRequest",
         "input_too_large",
     )
 
 
-def test_sub_2_a_snapshot_is_at_most_sixteen_mebibytes() -> None:
+def test_SUB_02_a_snapshot_is_at_most_sixteen_mebibytes() -> None:
     """An instruction of control characters is six times as long in JSON as in UTF-8."""
     mebibyte = 1024 * 1024
     texts = [instruction(f"line-{index}", "\x01" * mebibyte) for index in range(3)]
@@ -188,7 +188,7 @@ def test_sub_2_a_snapshot_is_at_most_sixteen_mebibytes() -> None:
     assert intent(descriptor=model_agent("sample-agent", instructions=texts[:2])).descriptor.model is not None
 
 
-def test_sub_2_rules_come_in_their_order() -> None:
+def test_SUB_02_rules_come_in_their_order() -> None:
     """Break one more rule at a time, from the last to the first."""
     broken: dict[str, Any] = {}
     steps: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -205,7 +205,7 @@ def test_sub_2_rules_come_in_their_order() -> None:
         assert refused(**broken)[1] == reason
 
 
-def test_sub_1_the_order_of_layers_does_not_matter() -> None:
+def test_SUB_01_the_order_of_layers_does_not_matter() -> None:
     several = layers(5)
     assert intent(budget_layers=several[::-1]).digest == intent(budget_layers=several).digest
     stated = intent(budget_layers=several)
@@ -215,7 +215,7 @@ def test_sub_1_the_order_of_layers_does_not_matter() -> None:
     assert caught.value.reason == "unsorted"
 
 
-def test_sub_1_the_body_is_the_intents_canonical_bytes() -> None:
+def test_SUB_01_the_body_is_the_intents_canonical_bytes() -> None:
     for stated in (admission_intent(), intent(descriptor=model_agent("sample-agent", tools=[tool()]))):
         assert stated.canonical == canonical_bytes(to_wire(stated)) == encode(stated)
         assert stated.digest == digest_body(DigestPurpose.ADMISSION, stated.canonical)
@@ -223,7 +223,7 @@ def test_sub_1_the_body_is_the_intents_canonical_bytes() -> None:
         assert (read, read.digest, read.canonical) == (stated, stated.digest, stated.canonical)
 
 
-def test_sub_1_the_body_has_exactly_these_members() -> None:
+def test_SUB_01_the_body_has_exactly_these_members() -> None:
     tree = to_wire(admission_intent())
     assert isinstance(tree, dict)
     assert set(tree) == {"provenance", "descriptor", "request", "budget_layers", "budget", "graph", "authority"}
@@ -240,12 +240,12 @@ def test_sub_1_the_body_has_exactly_these_members() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_sub_1_every_member_is_covered_by_the_digest(member: str, other: object) -> None:
+def test_SUB_01_every_member_is_covered_by_the_digest(member: str, other: object) -> None:
     changed = intent(**{member: other})
     assert (changed.digest == admission_intent().digest) is (member == "descriptor")
 
 
-def test_sub_1_a_body_with_another_budget_is_refused() -> None:
+def test_SUB_01_a_body_with_another_budget_is_refused() -> None:
     tree = to_wire(admission_intent())
     assert isinstance(tree, dict)
     assert isinstance(tree["budget"], dict)
@@ -257,7 +257,7 @@ def test_sub_1_a_body_with_another_budget_is_refused() -> None:
 # --- the commit -----------------------------------------------------------------------------------------------------
 
 
-def test_sub_2_the_deadline_itself_is_too_late() -> None:
+def test_SUB_02_the_deadline_itself_is_too_late() -> None:
     due = intent(budget_layers=[AgentAdmissionBudgetLayer.system_default(deadline=NOON)])
     just_before = Timestamp(NOON.micros - 1)
     assert AgentAdmission.commit(due, just_before) == AgentAdmission(intent=due, admitted_at=just_before)

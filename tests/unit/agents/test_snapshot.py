@@ -155,13 +155,13 @@ def test_the_document_is_a_schema_of_the_draft() -> None:
 
 
 @pytest.mark.parametrize("given", EXAMPLES)
-def test_sub_19_a_snapshot_round_trips_and_satisfies_the_document(given: AgentRunSnapshot) -> None:
+def test_SUB_19_a_snapshot_round_trips_and_satisfies_the_document(given: AgentRunSnapshot) -> None:
     assert from_json(to_json(given), AgentRunSnapshot) == given
     assert from_wire(tree_of(given), AgentRunSnapshot) == given
     assert accepts(tree_of(given))
 
 
-def test_sub_19_a_snapshot_has_nine_members() -> None:
+def test_SUB_19_a_snapshot_has_nine_members() -> None:
     assert list(tree_of(snapshot())) == [
         "provenance",
         "graph",
@@ -178,7 +178,7 @@ def test_sub_19_a_snapshot_has_nine_members() -> None:
 
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("other", STATUSES)
-def test_sub_19_status_and_outcome_are_paired_both_ways(status: RunStatus, other: RunStatus) -> None:
+def test_SUB_19_status_and_outcome_are_paired_both_ways(status: RunStatus, other: RunStatus) -> None:
     tree = tree_of(snapshot(status)) | {"outcome": tree_of(snapshot(other))["outcome"]}
     is_pair = outcome(status) == outcome(other)
     assert accepts(tree) is is_pair
@@ -247,7 +247,7 @@ def mutations(tree: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("given", EXAMPLES)
-def test_sub_19_each_single_mutation_is_refused_both_ways(given: AgentRunSnapshot) -> None:
+def test_SUB_19_each_single_mutation_is_refused_both_ways(given: AgentRunSnapshot) -> None:
     for damaged in mutations(tree_of(given)):
         assert not accepts(damaged)
         assert not is_read(damaged)
@@ -258,7 +258,7 @@ def test_sub_19_each_single_mutation_is_refused_both_ways(given: AgentRunSnapsho
 @pytest.mark.parametrize(
     "advice", [{"kind": "never"}, {"kind": "safe_after", "delay": "1"}, {"kind": "reconcile_first"}]
 )
-def test_sub_19_the_failure_is_of_its_kind_both_ways(
+def test_SUB_19_the_failure_is_of_its_kind_both_ways(
     category: FailureCategory, kind: str, advice: dict[str, str]
 ) -> None:
     tree = tree_of(snapshot(RunStatus(kind)))
@@ -267,13 +267,13 @@ def test_sub_19_the_failure_is_of_its_kind_both_ways(
 
 
 @pytest.mark.parametrize("text", ["0", "1", "9223372036854775807", "9223372036854775808", "01", "-1", "+1", "1.0", ""])
-def test_sub_19_revisions_are_bounded_both_ways(text: str) -> None:
+def test_SUB_19_revisions_are_bounded_both_ways(text: str) -> None:
     tree = tree_of(snapshot()) | {"revision": text}
     assert accepts(tree) is is_read(tree) is (text in {"1", "9223372036854775807"})
 
 
 @pytest.mark.parametrize("text", ["0", "18446744073709551615", "18446744073709551616", "99999999999999999999", "00"])
-def test_sub_19_counters_are_bounded_both_ways(text: str) -> None:
+def test_SUB_19_counters_are_bounded_both_ways(text: str) -> None:
     tree = tree_of(snapshot(RunStatus.FAILED))
     tree["outcome"]["usage"]["retries"] = text
     assert accepts(tree) is is_read(tree) is (text in {"0", "18446744073709551615"})

@@ -150,7 +150,7 @@ def test_fresh_ids_are_five_different_ones() -> None:
     assert len(texts) == 10
 
 
-def test_sub_1_a_request_can_be_stored_beside_the_callers_own_work() -> None:
+def test_SUB_01_a_request_can_be_stored_beside_the_callers_own_work() -> None:
     request = admission_request(initial_state=graph_state({"z": 1, "a": [1.5]}))
     for read in (
         decode(encode(request), DurableAgentAdmissionRequest),

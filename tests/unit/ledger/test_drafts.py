@@ -69,7 +69,7 @@ def result(control: Any = None, update: Any = None) -> NodeResult:
     )
 
 
-def test_LED_7_a_fused_commit_leaves_what_separate_ones_leave() -> None:
+def test_LED_07_a_fused_commit_leaves_what_separate_ones_leave() -> None:
     fused, alone = ScriptedRun(GRAPH), ScriptedRun(GRAPH)
     for run in (fused, alone):
         run.start("a")

@@ -139,7 +139,7 @@ SOURCES = [(kind, epoch) for kind in EventKind for epoch in (0, 1) if kind.sourc
 
 
 @pytest.mark.parametrize(("status", "source"), list(product(RunStatus, SOURCES)), ids=str)
-def test_LED_8_every_status_permits_exactly_the_kinds_of_its_row(
+def test_LED_08_SUB_25_every_status_permits_exactly_the_kinds_of_its_row(
     status: RunStatus, source: tuple[EventKind, int]
 ) -> None:
     """Each event is wrong in its body, so what its status permits is refused by a later rule and nothing else is."""

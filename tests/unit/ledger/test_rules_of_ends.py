@@ -122,7 +122,7 @@ def timer(number: int = 2, seconds: int = 1) -> Any:
     return NodeWait.timer(due_in=timedelta(seconds=seconds), id=sample_id(WaitId, number))
 
 
-def test_LIF_9_the_control_plane_fails_a_run_over_an_expired_interrupt_only() -> None:
+def test_LIF_09_the_control_plane_fails_a_run_over_an_expired_interrupt_only() -> None:
     run = waiting_run(interrupt(expires_in=timedelta(seconds=1)), timer())
     abandoned = tuple(wait.wait_id for wait in run.state.waits)
     rows = rows_of(FAILED)
@@ -244,7 +244,7 @@ def fired(run: ScriptedRun, number: int = 2) -> TimerFired:
     return TimerFired(wait_id=sample_id(WaitId, number), revision=run.state.revision.next())
 
 
-def test_LIF_8_a_wait_is_settled_once() -> None:
+def test_LIF_08_a_wait_is_settled_once() -> None:
     run = waiting_run(interrupt(), timer(seconds=0), timer(3, seconds=9))
     run.append(fired(run), epoch=0)
     refusal = wait_refusal(run, fired(run))
@@ -258,7 +258,7 @@ def test_LIF_8_a_wait_is_settled_once() -> None:
     assert [each.wait_id for each in run.state.settled] == [sample_id(WaitId, 1), sample_id(WaitId, 2)]
 
 
-def test_LIF_9_equality_is_expired_and_due() -> None:
+def test_LIF_09_equality_is_expired_and_due() -> None:
     run = waiting_run(interrupt(expires_in=timedelta(seconds=1)), timer())
     body = resolution()
     begin = run.now

@@ -112,7 +112,7 @@ def started(attempt: int = 1, *, node: str = "a", superstep: int = 0, number: in
     )
 
 
-def test_source() -> None:
+def test_LEA_20_source() -> None:
     run = ScriptedRun(GRAPH)
     run.epoch = FencingEpoch(5)
     run.start("a")

@@ -81,7 +81,7 @@ def started(attempt: int = 1, *, node: str = "a", superstep: int = 0, number: in
     )
 
 
-def test_starts_that_break_the_history() -> None:
+def test_LEA_18_starts_that_break_the_history() -> None:
     run = ScriptedRun(GRAPH)
     assert run.refusal(started(node="b")).is_fault("attempt_history")
     assert run.refusal(started(2)).is_fault("attempt_history")
@@ -96,7 +96,7 @@ def test_starts_that_break_the_history() -> None:
     assert run.refusal(started(2), epoch=2).is_fault("attempt_history")
 
 
-def test_a_retry_waits_for_its_gate_and_a_final_failure_has_none() -> None:
+def test_LEA_19_a_retry_waits_for_its_gate_and_a_final_failure_has_none() -> None:
     run = ScriptedRun(GRAPH)
     run.start("a")
     commit = run.fail_attempt("a", retry_after=2)
@@ -128,7 +128,7 @@ def test_no_65th_attempt() -> None:
     assert run.fail().events[0].data.count(b'"exhausted":"1"') == 1
 
 
-def test_completions_that_break_the_history() -> None:
+def test_LEA_16_LEA_17_completions_that_break_the_history() -> None:
     run = ScriptedRun(GRAPH)
     rows = rows_of(result())
     data = NodeAttemptSucceeded(superstep=ZERO, node_id=A, attempt=1, result_digest=result().digest)

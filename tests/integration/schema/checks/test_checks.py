@@ -37,7 +37,7 @@ def insert_parents(connection: Connection, table: str, samples: Samples) -> None
         connection.execute(insert(TABLES[parent]).values(samples[parent]))
 
 
-def test_DB_3_every_check_has_an_example(database_url: str, within: Within, violations: Violations) -> None:
+def test_DB_03_every_check_has_an_example(database_url: str, within: Within, violations: Violations) -> None:
     def names(connection: Connection) -> Any:
         statement = "SELECT conname FROM pg_constraint WHERE contype = 'c' AND connamespace = 'agentruns'::regnamespace"
         return set(connection.execute(text(statement)).scalars())
@@ -47,7 +47,7 @@ def test_DB_3_every_check_has_an_example(database_url: str, within: Within, viol
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_DB_3_row_that_violates_only_one_check_is_refused_by_its_name(
+def test_DB_03_row_that_violates_only_one_check_is_refused_by_its_name(
     database_url: str, within: Within, samples: Samples, violations: Violations, table: str
 ) -> None:
     valid = samples.get(table, REVISION)

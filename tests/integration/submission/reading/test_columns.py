@@ -98,7 +98,7 @@ def altered(column: Any) -> str:
     return next(expression for kind, expression in other.items() if isinstance(column.type, kind))
 
 
-def test_SUB_17_each_altered_column_is_found(kit: Any, run: Run, tell: Any, story: str) -> None:
+def test_SUB_17_DB_06_each_altered_column_is_found(kit: Any, run: Run, tell: Any, story: str) -> None:
     async def work() -> None:
         async with kit.runs() as runs, kit.engine(as_owner=True) as engine, engine.connect() as connection:
             told = await tell(runs, story, is_attached=story in ("fresh", "succeeded"))
