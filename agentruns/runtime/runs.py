@@ -21,6 +21,7 @@ from agentruns.errors import AgentRunsError
 from agentruns.runtime.arguments import check_argument
 from agentruns.runtime.cancellation import AskedCancellation, cancellation_steps
 from agentruns.runtime.control import AgentRunMutation
+from agentruns.runtime.explaining import RunExplainer
 from agentruns.runtime.joined import JoinedAgentRuns, lookup_by_id, lookup_by_key, publish
 from agentruns.runtime.preparation import prepare
 from agentruns.runtime.registry import ExecutableGraphRegistry
@@ -58,6 +59,7 @@ class DurableAgentRuns:
         self._executables = executables
         self._joined = JoinedAgentRuns(executables, schema=store.options.schema)
         self._lanes = RunLanes(store)
+        self._explainer = RunExplainer(store, executables)
 
     async def submit(
         self,
@@ -193,7 +195,8 @@ class DurableAgentRuns:
 
         Nothing is verified and nothing private is read, so it answers for isolated and damaged runs as well, and for
         those of graphs that this process does not have. It is one statement, or two where nobody holds a run that is
-        due; by the time that the answer is read, somebody may.
+        due; by the time that the answer is read, somebody may. Where all nodes of such a run have succeeded the record
+        is read, too, to see whether the graph can join their results.
 
         Raises:
             RunNotFoundError: the tenant has no such run.
@@ -201,8 +204,7 @@ class DurableAgentRuns:
         """
         check_argument("tenant_id", tenant_id, TenantId)
         check_argument("run_id", run_id, RunId)
-        digests = frozenset(self._executables.graph_digests)
-        return await self._store.read(lambda work: work.explanations.of(tenant_id, run_id, graph_digests=digests))
+        return await self._explainer.explain(tenant_id, run_id)
 
     def notify(self, tenant_id: TenantId) -> None:
         """Tell listening workers that a tenant may have a run for them; it returns at once.
