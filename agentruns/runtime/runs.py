@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
 
 from agentruns.domain.explanation.explanation import RunExplanation
 from agentruns.domain.failure import Failure
@@ -32,9 +31,6 @@ from agentruns.runtime.submission_sets import Submission, SubmissionSet
 from agentruns.runtime.telemetry.calls import observed_load, observed_set, observed_submission
 from agentruns.runtime.transactions import AsyncTransaction, check_transaction, join
 from agentruns.store.ends import RunLookup
-
-_FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 0.5
 
 
 class DurableAgentRuns:
@@ -174,21 +170,25 @@ class DurableAgentRuns:
     async def wait(self, tenant_id: TenantId, run_id: RunId, *, timeout: timedelta) -> AgentRunSnapshot:  # noqa: ASYNC109  # a snapshot is the answer when the time is over
         """Give the first snapshot with an outcome, or, when the time is over, the one that was last seen.
 
-        No connection is held between two reads.
+        It looks again and again, at the latest every two seconds, and holds no connection of the pool between two
+        looks. An end that this process brings about, or is told of, is looked at at once: all calls of a store that
+        wait share a connection of their own on which they listen, unless the store's options say otherwise.
 
         Raises:
             AgentRunsError: what :meth:`load` raises.
         """
+        check_argument("run_id", run_id, RunId)
         check_argument("timeout", timeout, timedelta)
         loop = asyncio.get_running_loop()
-        ends_at, pause = loop.time() + timeout.total_seconds(), _FIRST_PAUSE
-        while True:
-            snapshot = await self.load(tenant_id, run_id)
-            left = ends_at - loop.time()
-            if snapshot.outcome is not None or left <= 0:
-                return snapshot
-            await asyncio.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        ends_at = loop.time() + timeout.total_seconds()
+        with self._store.ends.awaited(run_id) as end:
+            while True:
+                end.look()
+                snapshot = await self.load(tenant_id, run_id)
+                left = ends_at - loop.time()
+                if snapshot.outcome is not None or left <= 0:
+                    return snapshot
+                await end.pause(left)
 
     async def explain(self, tenant_id: TenantId, run_id: RunId) -> RunExplanation:
         """Say why a run does not progress, and what to do about it.
