@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentruns.domain.quarantine import QuarantineCause
     from agentruns.domain.scalars import NodeId
     from agentruns.domain.status import RunStatus
+    from agentruns.store.discovery import Backlog
     from agentruns.store.transient import Transient
 
 
@@ -99,6 +100,16 @@ def node_abandoned(node_id: NodeId) -> None:
     recording = STATE.recording
     if recording is not None:
         recording.add("agentruns.nodes.abandoned", node_id=node_id.text)
+
+
+def backlog_seen(backlog: Backlog) -> None:
+    """Say how much waits for workers."""
+    recording = STATE.recording
+    if recording is not None:
+        recording.set("agentruns.runs.due", backlog.due)
+        recording.set("agentruns.runs.oldest_due", backlog.oldest_due.total_seconds())
+        recording.set("agentruns.runs.without_worker", backlog.without_worker)
+        recording.set("agentruns.runs.quarantined_now", backlog.quarantined)
 
 
 def wake_ups_sent(notifications: int, *, asked: int) -> None:

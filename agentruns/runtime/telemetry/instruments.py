@@ -52,5 +52,9 @@ HISTOGRAMS: Final = {
 }
 
 GAUGES: Final = {
+    "agentruns.runs.due": Instrument("{run}", "Runs of a worker's tenants that may be claimed now, up to 10 000."),
+    "agentruns.runs.oldest_due": Instrument("s", "Time for which the first of them has been due."),
+    "agentruns.runs.without_worker": Instrument("{run}", "Of these, runs of graphs that the worker does not have."),
+    "agentruns.runs.quarantined_now": Instrument("{run}", "Runs of a worker's tenants that are isolated."),
     "agentruns.listen.degraded": Instrument("{listener}", "Listeners of this process that hear nothing."),
 }
