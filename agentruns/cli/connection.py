@@ -13,7 +13,7 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from agentruns.cli.options import Settings, database_url_text
+from agentruns.cli.options import Settings, connection_settings, database_url_text
 from agentruns.cli.output import Output
 from agentruns.errors import InvalidOptionError
 from agentruns.runtime.engine import create_engine, database_url
@@ -103,6 +103,7 @@ def _options(settings: Settings) -> StoreOptions:
         pool_size=1,
         statement_timeout=max(statement, timedelta(milliseconds=2)),
         lock_timeout=max(statement / 2, timedelta(milliseconds=1)),
+        settings=connection_settings(),
     )
 
 

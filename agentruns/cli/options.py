@@ -14,6 +14,8 @@ from agentruns.errors import InvalidOptionError
 from agentruns.store.options import check_schema_name
 
 DATABASE_URL_VARIABLE: Final = "AGENTRUNS_DATABASE_URL"
+#: Whether timeouts are told when a connection starts, or are the role's: ``startup`` or ``role``.
+CONNECTION_SETTINGS_VARIABLE: Final = "AGENTRUNS_CONNECTION_SETTINGS"
 _KEY: Final = "agentruns.cli."
 _LONGEST_TIMEOUT: Final = 86400.0
 
@@ -116,3 +118,8 @@ def database_url_text(settings: Settings) -> str | None:
     if settings.database_url_file is not None:
         return settings.database_url_file.read_text(encoding="utf-8").strip()
     return os.environ.get(DATABASE_URL_VARIABLE) or None
+
+
+def connection_settings() -> Any:
+    """Read where timeouts and durability of connections come from; the store's options refuse another word."""
+    return os.environ.get(CONNECTION_SETTINGS_VARIABLE) or "startup"

@@ -14,7 +14,7 @@ import click
 
 from agentruns.cli.app import app_option
 from agentruns.cli.failures import STOPPED
-from agentruns.cli.options import Settings, database_url_text, settings_of
+from agentruns.cli.options import Settings, connection_settings, database_url_text, settings_of
 from agentruns.cli.output import Output
 from agentruns.cli.parameters import ADDRESS, TENANT
 from agentruns.cli.root import Command
@@ -108,7 +108,7 @@ async def _work(
 
     shutdown = ShutdownSignal()
     seen = _listen(shutdown, output)
-    store_options = StoreOptions(schema=settings.schema)
+    store_options = StoreOptions(schema=settings.schema, settings=connection_settings())
     worker: AgentWorker | None = None
     async with (
         _answering(health, lambda: worker, output),

@@ -106,7 +106,11 @@ class RunCommitter:
             if answer is None:
                 raise RunNotFoundError(tenant_id=plan.fence.tenant_id, id=plan.fence.run_id)
             if answer.word != "stamp":
-                return await self._settle(plan, sent, answer)
+                result = await self._settle(plan, sent, answer)
+                if result.outcome is not None and result.draft.state.status.is_terminal:
+                    # One that is found committed too: whoever committed it may not have told.
+                    self._store.tell_of_end(plan.fence.run_id)
+                return result
         raise ContentionError(run_id=plan.fence.run_id, attempts=_REBUILDS)
 
     def _send(self, work: UnitOfWork, plans: Sequence[CommitPlan], /, *, skip_locked: bool) -> Sequence[_Sent | Held]:

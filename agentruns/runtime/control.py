@@ -102,6 +102,11 @@ class SentControl:
         """Whether the run may be claimed because of it."""
         return self.answer is not None and self.answer.word == "done" and self.draft.state.status.is_claimable
 
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over because of it."""
+        return self.answer is not None and self.answer.word == "done" and self.draft.state.status.is_terminal
+
 
 def check_isolation(stored: VerifiedRun) -> None:
     """Refuse to change a run that somebody has to look at.

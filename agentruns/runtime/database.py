@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 from attrs import evolve
 from sqlalchemy import URL, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.util import greenlet_spawn
 
-from agentruns.errors import UnitOfWorkError
+from agentruns.errors import InvalidOptionError, StoreUnavailableError, UnitOfWorkError
 from agentruns.runtime.clock import DatabaseClock
 from agentruns.runtime.engine import create_engine
 from agentruns.runtime.lane import MAXIMUM_BYTES, Answer_co, Held, Item_contra, Lane
@@ -27,6 +27,9 @@ from agentruns.store.verification import verify_schema
 T = TypeVar("T")
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+#: A protocol violation: that is how a pooler refuses a start parameter.
+_REFUSED_PARAMETER: Final = "08P01"
 
 
 class SetStatement(Protocol[Item_contra, Answer_co]):
@@ -75,12 +78,19 @@ class Database:
 
         Raises:
             SchemaVerificationError: it is not; its sentence names the command that repairs it.
-            InvalidOptionError: the connection's timeouts or its durability are weaker than the options say.
+            InvalidOptionError: the connection's timeouts or its durability are weaker than the options say, or a pooler
+                refuses to be told of them.
             StoreUnavailableError: the database cannot be reached.
         """
         self._refusal = ""
         try:
             await self.read(self._verify)
+        except StoreUnavailableError as error:
+            await self.close()
+            if error.sqlstate == _REFUSED_PARAMETER and self.options.settings == "startup":
+                bound = '"role" behind a pooler that refuses start parameters'
+                raise InvalidOptionError(option="settings", value="startup", bound=bound) from None
+            raise
         except BaseException:
             await self.close()
             raise

@@ -10,14 +10,17 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
+from sqlalchemy import URL
+
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
-from agentruns.runtime.listener import Listener
+from agentruns.runtime.listener import Listener, Subject
 from agentruns.runtime.registry import ExecutableGraphRegistry
 from agentruns.runtime.retry import as_store_error
 from agentruns.runtime.shutdown import ShutdownSignal
 from agentruns.runtime.store import AgentRunStore
 from agentruns.runtime.worker_options import AgentWorkerOptions
+from agentruns.store.wake_ups import ANY_TENANT, channel_of
 
 
 class Idling:
@@ -43,10 +46,17 @@ class Idling:
         self._longest = min(options.poll_interval_listening, store.options.lease_duration)
         self._has_news = asyncio.Event()
         self._looked_at: Timestamp | None = None
-        self._listener = (
-            Listener(store, options.listen_url, tenants=tenants, wake=self.wake) if options.listens else None
-        )
+        self._heeded = None if tenants is None else frozenset((ANY_TENANT, *(tenant.text for tenant in tenants)))
+        self._listener = self._listener_at(options.listen_url or store.options.listen_url) if options.listens else None
         self._stack = AsyncExitStack()
+
+    def _listener_at(self, url: str | URL | None) -> Listener:
+        subject = Subject(
+            channel=channel_of(self._store.options.schema),
+            lost="wake-ups do not arrive: the worker polls",
+            regained="wake-ups arrive again",
+        )
+        return Listener(self._store, url, subject=subject, heard=self._heard, wake=self.wake)
 
     async def __aenter__(self) -> Self:
         if self._listener is not None:
@@ -67,6 +77,11 @@ class Idling:
     def trouble(self) -> str | None:
         """Say why wake-ups do not arrive although they should, or ``None``."""
         return None if self._listener is None else self._listener.trouble
+
+    def _heard(self, tenant: str) -> None:
+        """Wake for a tenant that is served here; of others it is told too."""
+        if self._heeded is None or tenant in self._heeded:
+            self.wake()
 
     def wake(self) -> None:
         """End this sleep, or the next one."""

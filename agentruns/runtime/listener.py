@@ -1,20 +1,20 @@
-"""Hear on a connection of its own that there is something for a worker."""
+"""Hear on a connection of its own what the processes of a schema tell."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
+from attrs import frozen
 from sqlalchemy import URL
 
-from agentruns.domain.scalars import TenantId
-from agentruns.runtime.store import AgentRunStore
-from agentruns.store.wake_ups import ANY_TENANT, channel_of
+from agentruns.runtime.database import Database
+from agentruns.runtime.telemetry.counts import listening_changed, wake_up_received
 
 if TYPE_CHECKING:
     import asyncpg
@@ -37,30 +37,49 @@ class _PooledError(Exception):
     """The connection ends at a pooler, behind which nothing would ever be heard."""
 
 
-class Listener:
-    """Wake a worker when one of its tenants is told of, as long as the block lasts; connect again after every loss.
+@frozen(kw_only=True)
+class Subject:
+    """Say what is listened for.
 
-    The worker is woken too when listening begins, because what was told before was told to nobody, and when it ends,
+    Attributes:
+        channel: on which it is told.
+        lost: what the log says when it is not heard, at ``level``.
+        regained: what the log says when it is heard again.
+    """
+
+    channel: str
+    lost: str
+    regained: str
+    level: int = logging.WARNING
+
+
+class Listener:
+    """Hand on what is told on a channel, as long as the block lasts; connect again after every loss.
+
+    Whoever listens is woken when listening begins, because what was told before was told to nobody, and when it ends,
     because then nothing is heard any more.
 
     Args:
-        store: whose schema's channel it is.
-        url: of a direct connection; ``None`` for the store's own.
-        tenants: those that the worker serves, all where none are given; of others it is not told.
-        wake: called on the event loop; it must not wait.
+        database: where it is told.
+        url: of a direct connection; ``None`` for the database's own.
+        subject: what is listened for.
+        heard: called with each payload on the event loop; it must not wait.
+        wake: called on the event loop when listening has begun or ended; it must not wait.
     """
 
     def __init__(
         self,
-        store: AgentRunStore,
+        database: Database,
         url: str | URL | None,
         *,
-        tenants: Collection[TenantId] | None,
+        subject: Subject,
+        heard: Callable[[str], None],
         wake: Callable[[], None],
     ) -> None:
-        self._store = store
+        self._database = database
         self._url = url
-        self._heeded = None if tenants is None else frozenset((ANY_TENANT, *(tenant.text for tenant in tenants)))
+        self._subject = subject
+        self._hand_on = heard
         self._wake = wake
         self._task: asyncio.Task[None] | None = None
         self.is_listening = False
@@ -77,6 +96,7 @@ class Listener:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self.is_listening, self.trouble = False, None
+        listening_changed(self, is_degraded=False)
 
     async def _listen_always(self) -> None:
         failures = 0
@@ -93,8 +113,8 @@ class Listener:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Driver]:
-        """Open a connection of an engine of its own: it has nothing to do with the connections of the store."""
-        engine = self._store.engine_of_one(self._url)
+        """Open a connection of an engine of its own: it has nothing to do with the database's other connections."""
+        engine = self._database.engine_of_one(self._url)
         try:
             async with asyncio.timeout(_BOUND):
                 connection = await engine.connect()
@@ -114,7 +134,7 @@ class Listener:
         driver.add_termination_listener(lambda _: is_lost.set())
         await _check_direct(driver)
         async with asyncio.timeout(_BOUND):
-            await driver.add_listener(channel_of(self._store.options.schema), self._heard)
+            await driver.add_listener(self._subject.channel, self._heard)
         self._begun()
         while True:
             try:
@@ -122,24 +142,27 @@ class Listener:
                     await is_lost.wait()
             except TimeoutError:
                 await _check_direct(driver)
+                listening_changed(self, is_degraded=False)
             else:
                 raise ConnectionError
 
     def _heard(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
-        if self._heeded is None or payload in self._heeded:
-            self._wake()
+        wake_up_received()
+        self._hand_on(str(payload))
 
     def _begun(self) -> None:
         if self.trouble is not None:
-            _log.info("wake-ups arrive again")
+            _log.info(self._subject.regained)
         self.is_listening, self.trouble = True, None
+        listening_changed(self, is_degraded=False)
         self._wake()
 
     def _lost(self, error: Exception) -> None:
         if self.trouble is None:
-            _log.warning("wake-ups do not arrive: the worker polls", extra={"error": type(error).__name__.lstrip("_")})
+            _log.log(self._subject.level, self._subject.lost, extra={"error": type(error).__name__.lstrip("_")})
         was_listening, self.is_listening = self.is_listening, False
         self.trouble = "listener_behind_pooler" if isinstance(error, _PooledError) else "listener_down"
+        listening_changed(self, is_degraded=True)
         if was_listening:
             self._wake()
 

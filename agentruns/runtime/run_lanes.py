@@ -151,6 +151,8 @@ class RunLanes:
         for each in sent:
             if each.made_ready:
                 self._store.notifier.ready(each.draft.state.tenant_id.text)
+            if each.ended:
+                self._store.tell_of_end(each.draft.state.run_id)
         return [HELD if each.answer is None and skip_locked else each for each in sent]
 
     def _decide_held(self, work: UnitOfWork, items: Sequence[_Overtaken], *, skip_locked: bool) -> Sequence[Any | Held]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Final
 
 from agentruns.domain.explanation.explanation import RunExplanation
 from agentruns.domain.failure import Failure
@@ -21,6 +20,7 @@ from agentruns.errors import AgentRunsError
 from agentruns.runtime.arguments import check_argument
 from agentruns.runtime.cancellation import AskedCancellation, cancellation_steps
 from agentruns.runtime.control import AgentRunMutation
+from agentruns.runtime.explaining import RunExplainer
 from agentruns.runtime.joined import JoinedAgentRuns, lookup_by_id, lookup_by_key, publish
 from agentruns.runtime.preparation import prepare
 from agentruns.runtime.registry import ExecutableGraphRegistry
@@ -31,9 +31,6 @@ from agentruns.runtime.submission_sets import Submission, SubmissionSet
 from agentruns.runtime.telemetry.calls import observed_load, observed_set, observed_submission
 from agentruns.runtime.transactions import AsyncTransaction, check_transaction, join
 from agentruns.store.ends import RunLookup
-
-_FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 0.5
 
 
 class DurableAgentRuns:
@@ -58,6 +55,7 @@ class DurableAgentRuns:
         self._executables = executables
         self._joined = JoinedAgentRuns(executables, schema=store.options.schema)
         self._lanes = RunLanes(store)
+        self._explainer = RunExplainer(store, executables)
 
     async def submit(
         self,
@@ -172,28 +170,33 @@ class DurableAgentRuns:
     async def wait(self, tenant_id: TenantId, run_id: RunId, *, timeout: timedelta) -> AgentRunSnapshot:  # noqa: ASYNC109  # a snapshot is the answer when the time is over
         """Give the first snapshot with an outcome, or, when the time is over, the one that was last seen.
 
-        No connection is held between two reads.
+        It looks again and again, at the latest every two seconds, and holds no connection of the pool between two
+        looks. An end that this process brings about, or is told of, is looked at at once: all calls of a store that
+        wait share a connection of their own on which they listen, unless the store's options say otherwise.
 
         Raises:
             AgentRunsError: what :meth:`load` raises.
         """
+        check_argument("run_id", run_id, RunId)
         check_argument("timeout", timeout, timedelta)
         loop = asyncio.get_running_loop()
-        ends_at, pause = loop.time() + timeout.total_seconds(), _FIRST_PAUSE
-        while True:
-            snapshot = await self.load(tenant_id, run_id)
-            left = ends_at - loop.time()
-            if snapshot.outcome is not None or left <= 0:
-                return snapshot
-            await asyncio.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        ends_at = loop.time() + timeout.total_seconds()
+        with self._store.ends.awaited(run_id) as end:
+            while True:
+                end.look()
+                snapshot = await self.load(tenant_id, run_id)
+                left = ends_at - loop.time()
+                if snapshot.outcome is not None or left <= 0:
+                    return snapshot
+                await end.pause(left)
 
     async def explain(self, tenant_id: TenantId, run_id: RunId) -> RunExplanation:
         """Say why a run does not progress, and what to do about it.
 
         Nothing is verified and nothing private is read, so it answers for isolated and damaged runs as well, and for
         those of graphs that this process does not have. It is one statement, or two where nobody holds a run that is
-        due; by the time that the answer is read, somebody may.
+        due; by the time that the answer is read, somebody may. Where all nodes of such a run have succeeded the record
+        is read, too, to see whether the graph can join their results.
 
         Raises:
             RunNotFoundError: the tenant has no such run.
@@ -201,8 +204,7 @@ class DurableAgentRuns:
         """
         check_argument("tenant_id", tenant_id, TenantId)
         check_argument("run_id", run_id, RunId)
-        digests = frozenset(self._executables.graph_digests)
-        return await self._store.read(lambda work: work.explanations.of(tenant_id, run_id, graph_digests=digests))
+        return await self._explainer.explain(tenant_id, run_id)
 
     def notify(self, tenant_id: TenantId) -> None:
         """Tell listening workers that a tenant may have a run for them; it returns at once.

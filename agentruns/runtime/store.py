@@ -20,6 +20,8 @@ from agentruns.errors import RunNotFoundError
 from agentruns.runtime.arguments import check_argument
 from agentruns.runtime.database import Database
 from agentruns.runtime.driven_fences import DrivenFences
+from agentruns.runtime.ended_runs import EndedRuns
+from agentruns.runtime.engine import check_url
 from agentruns.runtime.held_lease import HeldLease
 from agentruns.runtime.lease_arguments import check_batch, check_claim, check_delay
 from agentruns.runtime.lease_lanes import LeaseLanes
@@ -49,11 +51,15 @@ class AgentRunStore(Database):
         super().__init__(url, options)
         self.driven = DrivenFences()
         self.lease_renewals = LeaseRenewals()
+        if self.options.listen_url is not None:
+            check_url("listen_url", self.options.listen_url)
         self.notifier = Notifier(self._notify, is_on=self.options.notifies)
+        self.ends = EndedRuns(self, self.options.listen_url, listens=self.options.notifies)
         self._leases = LeaseLanes(self, self.notifier)
 
     async def close(self) -> None:
         """Tell of what became ready, and return all connections; what is asked for afterwards is refused."""
+        await self.ends.close()
         await self.notifier.close()
         await super().close()
 
@@ -266,5 +272,10 @@ class AgentRunStore(Database):
         self.clock.observe(answer.now)
         return answer
 
-    async def _notify(self, tenants: Collection[str]) -> None:
-        await self.run_once(lambda work: work.wake_ups.send(self.options.schema, tenants))
+    def tell_of_end(self, run_id: RunId) -> None:
+        """Wake who waits for a run that has ended by what has been committed, here and in other processes."""
+        self.ends.told(run_id.text)
+        self.notifier.ended(run_id.text)
+
+    async def _notify(self, tenants: Collection[str], ended: Collection[str]) -> int:
+        return await self.run_once(lambda work: work.wake_ups.send(self.options.schema, tenants, ended))

@@ -13,6 +13,7 @@ from agentruns.domain.ids import AttemptId
 from agentruns.domain.scalars import TenantId
 from agentruns.errors import InvalidOptionError, StoreError
 from agentruns.runtime.agent_loop import DurableAgentLoop
+from agentruns.runtime.backlog_watch import BacklogWatch
 from agentruns.runtime.discovery import DurableRunDiscovery
 from agentruns.runtime.driven_runs import DrivenRun
 from agentruns.runtime.fair_shard import FairShard
@@ -88,6 +89,7 @@ class AgentWorker:
             interval=self._options.supervision_interval,
             observer=self._observer,
         )
+        self._backlog = BacklogWatch(store, executables, self._tenants)
         self._idling = Idling(store, executables, tenants, self._options)
         self._drives = WorkerDrives(self._loop, self._observer, ended=self._idling.wake)
         self._record = HealthRecord(self._trouble)
@@ -122,7 +124,7 @@ class AgentWorker:
         own = ShutdownSignal(follows=shutdown)
         with self._told(own):
             try:
-                async with watch, self._supervision, self._idling:
+                async with watch, self._supervision, self._idling, self._backlog:
                     async with HealthWatch(self._store, self._record, self._observer):
                         await self._work(own)
                     await self._drives.drain(own, timeout=self._options.drain_timeout)

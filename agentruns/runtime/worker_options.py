@@ -25,7 +25,8 @@ class AgentWorkerOptions:
         poll_interval_listening: the same where wake-ups are heard; at least ``poll_interval``, at most 5 minutes. What
             opens sooner, as far as it is known, is looked for then.
         listens: whether the worker is woken when something is ready. It takes a connection of its own.
-        listen_url: of a direct connection for that, never through a pooler of transactions; by default the store's.
+        listen_url: of a direct connection for that, never through a pooler of transactions; by default that of the
+            store's options, and else the store's own.
         drain_timeout: how long running nodes may finish after a shutdown was asked for.
         supervision_interval: how often timers, expired interrupts and deadlines of the tenants are looked for;
             ``None`` leaves that to others.

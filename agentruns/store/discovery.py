@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from attrs import frozen
@@ -14,7 +14,7 @@ from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.store.mapping import instant, moment
 from agentruns.store.sender import Sender
-from agentruns.store.statements import due, ready
+from agentruns.store.statements import backlog, due, ready
 
 _BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
 _LEAST_ID: Final = "00000000-0000-0000-0000-000000000000"
@@ -63,6 +63,23 @@ class ReadyPage:
     cursor: ReadyCursor | None
 
 
+@frozen(kw_only=True)
+class Backlog:
+    """How much waits for workers, each counted up to 10 000.
+
+    Attributes:
+        due: runs that may be claimed now.
+        oldest_due: how long the first of them has been due; zero without any.
+        without_worker: of these, runs of graphs that this process does not have.
+        quarantined: runs that are isolated.
+    """
+
+    due: int
+    oldest_due: timedelta
+    without_worker: int
+    quarantined: int
+
+
 class Discovery:
     """Look for work by the database's clock, and lock nothing."""
 
@@ -106,6 +123,21 @@ class Discovery:
     ) -> tuple[TenantId, ...]:
         """Find tenants that time has decided something for, whoever they are: by their ids, after one of them."""
         return self._tenants(due.due_tenants(), graph_digests, after, limit)
+
+    def backlog(self, tenants: Sequence[TenantId] | None, graph_digests: Sequence[Digest]) -> Backlog:
+        """Measure what waits of the tenants given, of all where none are."""
+        parameters: dict[str, Any] = {"graph_digests": _raw(graph_digests)}
+        if tenants is None:
+            found = self._work.execute(backlog.backlog_of_all(), parameters).one()
+        else:
+            parameters |= backlog.TENANTS.parameters([(tenant.text,) for tenant in tenants])
+            found = self._work.execute(backlog.backlog(), parameters).one()
+        return Backlog(
+            due=found.due,
+            oldest_due=timedelta(0) if found.oldest_at is None else found.now - found.oldest_at,
+            without_worker=found.without_worker,
+            quarantined=found.quarantined,
+        )
 
     def _among(
         self, statement: Any, tenants: Sequence[TenantId], graph_digests: Sequence[Digest]

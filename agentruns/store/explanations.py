@@ -50,13 +50,21 @@ class Explanations:
         Raises:
             RunNotFoundError: the tenant has no such run.
         """
+        run, conditions = self.seen(tenant_id, run_id)
+        return explained(run, conditions, graph_digests=graph_digests)
+
+    def seen(self, tenant_id: TenantId, run_id: RunId) -> tuple[ObservedRun, ClaimConditions | None]:
+        """Read what a run is explained by; the conditions of a claim where one is due.
+
+        Raises:
+            RunNotFoundError: the tenant has no such run.
+        """
         named = {"of_tenant": tenant_id.text, "of_run": run_id.text}
         row = self._work.execute(statements.observed(), named).one_or_none()
         if row is None:
             raise RunNotFoundError(tenant_id=tenant_id, id=run_id)
         run = _observed(tenant_id, run_id, row)
-        conditions = self._conditions(run) if run.is_due else None
-        return explained(run, conditions, graph_digests=graph_digests)
+        return run, self._conditions(run) if run.is_due else None
 
     def _conditions(self, run: ObservedRun) -> ClaimConditions:
         digest = None if run.graph is None else run.graph.digest

@@ -6,7 +6,8 @@ import re
 from datetime import timedelta
 from typing import Final, Literal
 
-from attrs import frozen
+from attrs import field, frozen
+from sqlalchemy import URL
 
 from agentruns.errors import InvalidOptionError
 
@@ -64,7 +65,10 @@ class StoreOptions:
             for poolers that refuse start parameters.
         role: the job whose privileges are looked at when the store is opened; ``operator`` may release quarantines too.
         tls: ``verify-full``, ``require`` or ``disable`` for a network host; sockets and loopback use none.
-        notifies: whether listening workers are told of what became ready, in at most 20 short statements a second.
+        notifies: whether listening workers are told of what became ready, and waiting calls of what has ended, in at
+            most 20 short statements a second; without it, calls that wait do not listen either.
+        listen_url: of a direct connection on which calls that wait for an end listen, never through a pooler of
+            transactions; by default the store's.
     """
 
     schema: str = "agentruns"
@@ -82,6 +86,7 @@ class StoreOptions:
     role: Literal["runtime", "operator"] = "runtime"
     tls: Literal["verify-full", "require", "disable"] = "verify-full"
     notifies: bool = True
+    listen_url: str | URL | None = field(default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_schema_name(self.schema)

@@ -1,4 +1,4 @@
-"""Hear what workers are told, as one of them would."""
+"""Hear what workers and waiting calls are told, as one of them would."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from agentruns.runtime.store import AgentRunStore
-from agentruns.store.wake_ups import channel_of
+from agentruns.store.wake_ups import channel_of, ends_channel_of
 
 _PATIENCE: Final = 30.0
 
@@ -40,16 +40,16 @@ class Ear:
 
     @classmethod
     @asynccontextmanager
-    async def at(cls, url: str, *, schema: str = "agentruns") -> AsyncIterator[Ear]:
-        """Listen on the channel of a schema in the database of ``url``."""
-        ear = cls()
+    async def at(cls, url: str, *, schema: str = "agentruns", is_for_ends: bool = False) -> AsyncIterator[Ear]:
+        """Listen on a channel of a schema in the database of ``url``: the workers', or that for ends of runs."""
+        ear, channel = cls(), ends_channel_of(schema) if is_for_ends else channel_of(schema)
         engine = create_async_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         try:
             async with engine.connect() as connection:
                 driver: Any = (await connection.get_raw_connection()).driver_connection
-                await driver.add_listener(channel_of(schema), ear._hear)
+                await driver.add_listener(channel, ear._hear)
                 yield ear
-                await driver.remove_listener(channel_of(schema), ear._hear)
+                await driver.remove_listener(channel, ear._hear)
         finally:
             await engine.dispose()
 

@@ -14,7 +14,7 @@ from agentruns.domain.explanation.explanation import ReasonCode, RunVerdict
 from agentruns.errors import AgentRunsError
 from agentruns.runtime.deployment import Deployment
 from agentruns.runtime.telemetry import spans
-from agentruns.runtime.telemetry.instruments import COUNTERS, HISTOGRAMS
+from agentruns.runtime.telemetry.instruments import COUNTERS, GAUGES, HISTOGRAMS
 from agentruns.store.released import released_catalogue
 
 INSTALL = "python3 -m venv .venv && .venv/bin/pip install -q"
@@ -120,7 +120,7 @@ def test_the_guide_names_every_span_and_instrument(text: dict[str, str]) -> None
     ]
     rows = [row.strip(" `") for row in _rows(text["docs/how-to/observability.md"])]
     assert len(rows) == len(set(rows))
-    assert set(rows) == COUNTERS.keys() | HISTOGRAMS.keys() | {kind.name for kind in kinds}
+    assert set(rows) == COUNTERS.keys() | HISTOGRAMS.keys() | GAUGES.keys() | {kind.name for kind in kinds}
 
 
 def test_the_changelog_has_the_version(checkout: Path, text: dict[str, str]) -> None:

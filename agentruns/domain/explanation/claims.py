@@ -57,6 +57,9 @@ def claim_reasons(run: ObservedRun, conditions: ClaimConditions | None) -> Itera
     due_at = run.due_at
     if not run.is_due or due_at is None or conditions is None:
         return
+    if run.has_no_epoch_left:
+        yield _without_epoch(run, due_at)
+        return
     needs_action = conditions.live_leases == 0 and is_late(due_at, run.now)
     if not conditions.has_room:
         yield ExplanationReason(
@@ -74,6 +77,16 @@ def claim_reasons(run: ObservedRun, conditions: ClaimConditions | None) -> Itera
             needs_action=needs_action,
         )
     yield _unclaimed(run, due_at, conditions, needs_action=needs_action)
+
+
+def _without_epoch(run: ObservedRun, due_at: Timestamp) -> ExplanationReason:
+    return ExplanationReason(
+        code=ReasonCode.DUE_NOT_CLAIMED,
+        sentence=f"The run has been due {since(due_at, run.now)}, and epoch {run.epoch} was its last one:"
+        " nobody can claim it any more.",
+        action="submit the work again under a new key",
+        needs_action=True,
+    )
 
 
 def _unclaimed(

@@ -7,6 +7,7 @@ from attrs import frozen
 from agentruns.domain.digests import Digest
 from agentruns.domain.ids import EventId, QuarantineId, RunId, WaitId
 from agentruns.domain.ledger.run_data import MAX_ATTEMPTS
+from agentruns.domain.numbers import FencingEpoch
 from agentruns.domain.scalars import FailureCode, TenantId
 from agentruns.domain.status import RunStatus
 from agentruns.domain.timestamps import Timestamp
@@ -143,6 +144,16 @@ class ObservedRun:
         """Whether a worker may claim the run now."""
         return self.due_at is not None and self.due_at <= self.now
 
+    @property
+    def may_have_ended_its_superstep(self) -> bool:
+        """Whether every node that was started in the current superstep has succeeded; others may be left."""
+        return self.status is RunStatus.ACTIVE and {each.has_failed for each in self.attempts} == {False}
+
+    @property
+    def has_no_epoch_left(self) -> bool:
+        """Whether there can be no further claim."""
+        return self.epoch >= FencingEpoch.highest
+
     def is_in_flight(self, attempt: ObservedAttempt) -> bool:
         """Whether the holder of the lease is at work on an attempt."""
         return self.is_held and attempt.has_failed is None and attempt.epoch == self.epoch
@@ -158,6 +169,8 @@ class ClaimConditions:
         has_room: whether the limit permits another one.
         is_in_policy: whether a fairness policy lists the tenant, or there is none at all.
         maximum_supersteps: of the graph; absent where its definition is not there or cannot be read.
+        rejection: why the results of the superstep cannot become a barrier; absent where they can, are not complete, or
+            nobody has tried.
     """
 
     live_leases: int
@@ -165,3 +178,4 @@ class ClaimConditions:
     has_room: bool
     is_in_policy: bool
     maximum_supersteps: int | None
+    rejection: str | None = None

@@ -39,6 +39,7 @@ def block_reasons(run: ObservedRun, conditions: ClaimConditions | None) -> Itera
     if run.status is not RunStatus.ACTIVE:
         return
     why = _failed_nodes(run) or _used_up(run, None if conditions is None else conditions.maximum_supersteps)
+    why = why or _rejected(run, None if conditions is None else conditions.rejection)
     if why is not None:
         who = "its holder fails it" if run.is_held else "the next claim fails it"
         sentence = f"{why}: the run cannot go on, and {who}."
@@ -60,6 +61,14 @@ def _used_up(run: ObservedRun, maximum: int | None) -> str | None:
         return None
     reached = since(run.head_recorded_at, run.now)
     return f"The run has made {counted(maximum, 'superstep')}, as many as its graph permits, {reached}"
+
+
+def _rejected(run: ObservedRun, rejection: str | None) -> str | None:
+    """Tell of results that cannot be joined."""
+    if rejection is None:
+        return None
+    ended = since(run.head_recorded_at, run.now)
+    return f"The results of superstep {run.superstep} cannot be joined ({rejection}), {ended}"
 
 
 def _is_blocked(run: ObservedRun, each: ObservedAttempt) -> bool:

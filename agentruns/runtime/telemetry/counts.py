@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from agentruns.domain.graph.results import NodeResult
 from agentruns.runtime.telemetry.state import STATE
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentruns.domain.quarantine import QuarantineCause
     from agentruns.domain.scalars import NodeId
     from agentruns.domain.status import RunStatus
+    from agentruns.store.discovery import Backlog
     from agentruns.store.transient import Transient
 
 
@@ -99,6 +100,47 @@ def node_abandoned(node_id: NodeId) -> None:
     recording = STATE.recording
     if recording is not None:
         recording.add("agentruns.nodes.abandoned", node_id=node_id.text)
+
+
+def backlog_seen(backlog: Backlog) -> None:
+    """Say how much waits for workers."""
+    recording = STATE.recording
+    if recording is not None:
+        recording.set("agentruns.runs.due", backlog.due)
+        recording.set("agentruns.runs.oldest_due", backlog.oldest_due.total_seconds())
+        recording.set("agentruns.runs.without_worker", backlog.without_worker)
+        recording.set("agentruns.runs.quarantined_now", backlog.quarantined)
+
+
+def wake_ups_sent(notifications: int, *, asked: int) -> None:
+    """Count the notifications of a statement, and what was to be told of and shared one of them."""
+    recording = STATE.recording
+    if recording is not None:
+        recording.add("agentruns.wakeups", notifications, outcome="sent")
+        if asked > notifications:
+            recording.add("agentruns.wakeups", asked - notifications, outcome="coalesced")
+
+
+def wake_up_received() -> None:
+    """Count a notification that was heard."""
+    recording = STATE.recording
+    if recording is not None:
+        recording.add("agentruns.wakeups", outcome="received")
+
+
+#: Listeners of this process that should hear and do not, by their identity.
+_DEGRADED: Final[set[int]] = set()
+
+
+def listening_changed(listener: object, *, is_degraded: bool) -> None:
+    """Say how many listeners of this process do not hear."""
+    if is_degraded:
+        _DEGRADED.add(id(listener))
+    else:
+        _DEGRADED.discard(id(listener))
+    recording = STATE.recording
+    if recording is not None:
+        recording.set("agentruns.listen.degraded", len(_DEGRADED))
 
 
 def turns_reserved(count: int) -> None:

@@ -9,7 +9,7 @@ from attrs import frozen
 
 @frozen
 class Instrument:
-    """Describe a counter or a histogram, by OpenTelemetry's conventions."""
+    """Describe a counter, a histogram or a gauge, by OpenTelemetry's conventions."""
 
     unit: str
     description: str
@@ -35,6 +35,7 @@ COUNTERS: Final = {
     "agentruns.lease.lost": Instrument("{lease}", "Leases that were lost under a drive, by reason."),
     "agentruns.database.retries": Instrument("{retry}", "Repetitions after passing trouble, by class of SQLSTATE."),
     "agentruns.fair.reservations": Instrument("{reservation}", "Turns that were reserved."),
+    "agentruns.wakeups": Instrument("{notification}", "Notifications that were sent, received, or saved by another."),
     "agentruns.supervision": Instrument("{run}", "Runs that supervision settled, or could not."),
 }
 
@@ -48,4 +49,12 @@ HISTOGRAMS: Final = {
     "agentruns.set.items": Instrument("{item}", "Items of a statement over a set."),
     "agentruns.lease.margin": Instrument("s", "Time that was left when a lease was renewed."),
     "agentruns.loop.blocked": Instrument("s", "Time for which a node held the event loop."),
+}
+
+GAUGES: Final = {
+    "agentruns.runs.due": Instrument("{run}", "Runs of a worker's tenants that may be claimed now, up to 10 000."),
+    "agentruns.runs.oldest_due": Instrument("s", "Time for which the first of them has been due."),
+    "agentruns.runs.without_worker": Instrument("{run}", "Of these, runs of graphs that the worker does not have."),
+    "agentruns.runs.quarantined_now": Instrument("{run}", "Runs of a worker's tenants that are isolated."),
+    "agentruns.listen.degraded": Instrument("{listener}", "Listeners of this process that hear nothing."),
 }

@@ -12,7 +12,7 @@ from opentelemetry import context as contexts
 from opentelemetry import metrics, trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from agentruns.runtime.telemetry.instruments import COUNTERS, HISTOGRAMS
+from agentruns.runtime.telemetry.instruments import COUNTERS, GAUGES, HISTOGRAMS
 
 _log: Final = logging.getLogger("agentruns.runtime.telemetry")
 
@@ -44,6 +44,10 @@ class Recording:
             name: meter.create_histogram(name, unit=each.unit, description=each.description)
             for name, each in HISTOGRAMS.items()
         }
+        self._gauges = {
+            name: meter.create_gauge(name, unit=each.unit, description=each.description)
+            for name, each in GAUGES.items()
+        }
         self._has_warned = False
 
     @contextmanager
@@ -67,6 +71,11 @@ class Recording:
         """Add a value to a distribution."""
         with self.passing_over():
             self._histograms[name].record(value, _attributes(dimensions))
+
+    def set(self, name: str, value: float) -> None:
+        """Say what a level is now."""
+        with self.passing_over():
+            self._gauges[name].set(value)
 
     # --- spans -------------------------------------------------------------------------------------------------------
 

@@ -44,8 +44,20 @@ _IN_LINE: Final = (runs.c.tenant_id, available_at, runs.c.run_id)
 _LIMIT: Final = bindparam("limit", type_=BigInteger())
 
 
+#: Hold of a run whose graph is among ``graph_digests``.
+has_known_graph: Final = runs.c.graph_definition_digest == any_(bindparam("graph_digests", type_=ARRAY(BYTEA())))
+
+
 def is_ready(tenant_id: ColumnElement[Any], now: ColumnElement[Any]) -> ColumnElement[bool]:
     """Hold of a tenant's run that may be claimed now by a process that has one of ``graph_digests``.
+
+    Arguments are those of :func:`is_open`.
+    """
+    return and_(is_open(tenant_id, now), has_known_graph)
+
+
+def is_open(tenant_id: ColumnElement[Any], now: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Hold of a tenant's run that may be claimed now by a process that has its graph, whichever that is.
 
     Args:
         tenant_id: of the run.
@@ -59,7 +71,6 @@ def is_ready(tenant_id: ColumnElement[Any], now: ColumnElement[Any]) -> ColumnEl
         runs.c.scheduler_ready_at <= now,
         or_(runs.c.lease_expires_at.is_(None), runs.c.lease_expires_at <= now),
         runs.c.fencing_epoch < LAST_EPOCH,
-        runs.c.graph_definition_digest == any_(bindparam("graph_digests", type_=ARRAY(BYTEA()))),
     )
 
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from agentruns.domain.fairness import TenantFairnessPolicy
 from agentruns.domain.graph.returns import Finish
 from agentruns.domain.scalars import ShardId
+from agentruns.errors import RefusedError
 from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.fair_shard import FairShard
 from agentruns.runtime.graph_bundle import GraphBundle
@@ -95,6 +98,26 @@ def test_OPS_10_a_lease_that_has_expired(explaining: Explaining) -> None:
         await asked.after(minutes=2)
         assert await asked.said(run_id) == ("stuck", {"lease_expired": f"{expired.format('2 min')} {left}"})
         assert (await asked.explain(run_id)).next_action == SERVE
+
+    explaining(work, GRAPH)
+
+
+def test_OPS_10_a_run_whose_epochs_are_used_up(explaining: Explaining) -> None:
+    async def work(asked: Any) -> None:
+        run_id = await asked.world.submitted()
+        last = 2**63 - 1
+        for epoch, action in ((last - 1, "start a worker"), (last, "submit the work again under a new key")):
+            await asked.world.rows("UPDATE agentruns.runs SET fencing_epoch = :epoch", epoch=epoch)
+            explanation = await asked.explain(run_id)
+            assert [reason.code.value for reason in explanation.reasons] == ["due_not_claimed"]
+            assert str(explanation.next_action).startswith(action)
+        assert explanation.verdict.value == "stuck"
+        assert explanation.reasons[0].sentence == (
+            f"The run has been due since {NOON}, for 0 s, and epoch {last} was its last one:"
+            " nobody can claim it any more."
+        )
+        with pytest.raises(RefusedError, match="epoch_exhausted"):
+            await asked.world.claimed(run_id)
 
     explaining(work, GRAPH)
 

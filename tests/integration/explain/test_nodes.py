@@ -18,7 +18,7 @@ from agentruns.runtime.committer import RunCommitter
 from agentruns.runtime.evidence import LedgerEvidence
 from agentruns.runtime.graph_bundle import GraphBundle
 from agentruns.testing import samples
-from agentruns.testing.drives import TENANT, builder, chain
+from agentruns.testing.drives import TENANT, builder, chain, fan
 from agentruns.testing.hand_driven import HandDriven
 
 Explaining = Callable[[Callable[[Any], Coroutine[Any, Any, None]], GraphBundle], None]
@@ -126,6 +126,50 @@ def test_OPS_10_a_node_whose_attempts_are_used_up(explaining: Explaining) -> Non
         )
 
     explaining(work, GRAPH)
+
+
+def test_OPS_10_results_that_the_graph_cannot_join(explaining: Explaining) -> None:
+    graph = fan(
+        first={"a": lambda _context: {"x": 1}, "b": lambda _context: {"x": 2}}, last=lambda _context: Finish({})
+    )
+
+    async def work(asked: Any) -> None:
+        run_id = await asked.world.submitted()
+        await driven_without_end(asked, run_id)
+        await asked.after(seconds=5)
+        verdict, said = await asked.said(run_id)
+        assert (verdict, list(said)) == ("waiting", ["blocked", "due_not_claimed"])
+        assert said["blocked"] == (
+            f"The results of superstep 0 cannot be joined (reducer_rejected), since {NOON}, for 5 s:"
+            " the run cannot go on, and the next claim fails it."
+        )
+        # Its holder is about to say so by itself.
+        fence = (await asked.world.claimed(run_id)).fence
+        assert list((await asked.said(run_id))[1]) == ["lease_held"]
+        await asked.world.store.release(fence)
+        # A record that cannot be read says nothing of it, and a load says why.
+        await asked.world.rows("UPDATE agentruns.run_checkpoints SET state = '{}  '")
+        assert list((await asked.said(run_id))[1]) == ["due_not_claimed"]
+
+    explaining(work, graph)
+
+
+def test_results_that_can_be_joined_or_are_not_complete_block_nothing(explaining: Explaining) -> None:
+    graph = fan(
+        first={"a": lambda _context: {"x": 1}, "b": lambda _context: {"y": 2}}, last=lambda _context: Finish({})
+    )
+
+    async def work(asked: Any) -> None:
+        run_id, committer = await asked.world.submitted(), RunCommitter(asked.world.store)
+        for node_id in ("a", "b"):
+            fence = (await asked.world.claimed(run_id)).fence
+            driven = await HandDriven.of(asked.world, fence, committer=committer)
+            await driven.commit(driven.start(node_id))
+            await driven.commit(driven.complete(node_id))
+            await asked.world.store.release(fence)
+            assert list((await asked.said(run_id))[1]) == ["due_not_claimed"]
+
+    explaining(work, graph)
 
 
 def test_OPS_10_a_graph_that_permits_no_further_step(explaining: Explaining) -> None:

@@ -22,6 +22,7 @@ from agentruns.runtime.shutdown import ShutdownSignal
 from agentruns.runtime.store import AgentRunStore
 from agentruns.runtime.worker import AgentWorker
 from agentruns.runtime.worker_options import AgentWorkerOptions
+from agentruns.store.wake_ups import channel_of
 from agentruns.testing.drives import TENANT, DriveWorld, chain, open_world, sleep_for_ever
 from agentruns.testing.faults import WireProxy
 from agentruns.testing.listening import Ear
@@ -393,8 +394,9 @@ def test_SCH_15_a_listener_that_ends_while_it_connects_leaves_no_connection(in_w
         stranger = Stranger(world.url)
         await world.store.ask_time()
         before = await stranger.connection_count()
+        subject = listener.Subject(channel=channel_of("agentruns"), lost="lost", regained="regained")
         for step in range(150):
-            async with listener.Listener(world.store, None, tenants=[TENANT], wake=lambda: None):
+            async with listener.Listener(world.store, None, subject=subject, heard=lambda _: None, wake=lambda: None):
                 await asyncio.sleep(step * 0.0001)
         async with asyncio.timeout(20):
             while await stranger.connection_count() > before:  # the server notices

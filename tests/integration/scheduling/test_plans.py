@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, Select
 
 from agentruns.domain.graph.returns import Finish
-from agentruns.store.statements import due, gates, leases, ready
+from agentruns.store.statements import backlog, due, gates, leases, ready
 from agentruns.testing.drives import DriveWorld, chain
 
 InWorld = Callable[..., None]
@@ -75,6 +75,10 @@ def planned(connection: Connection, statement: Select[Any]) -> list[dict[str, An
         (due.due_tenants(), "ix_run_waits_expiry"),
         (gates.next_gate(), "ix_runs_runnable"),
         (gates.next_gate_of_all(), "ix_runs_runnable"),
+        (backlog.backlog(), "ix_runs_runnable"),
+        (backlog.backlog(), "ix_runs_quarantined"),
+        (backlog.backlog_of_all(), "ix_runs_runnable"),
+        (backlog.backlog_of_all(), "ix_runs_quarantined"),
         (due.overdue_runs(), "ix_runs_deadline"),
         (due.due_among(), "ix_runs_deadline"),
         (due.due_among(), "ix_run_waits_due"),
@@ -92,6 +96,10 @@ def planned(connection: Connection, statement: Select[Any]) -> list[dict[str, An
         "tenants with interrupts",
         "gates",
         "gates of all",
+        "backlog",
+        "isolated runs",
+        "backlog of all",
+        "isolated runs of all",
         "deadlines",
         "named tenants with deadlines",
         "named tenants with timers",

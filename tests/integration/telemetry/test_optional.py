@@ -37,6 +37,7 @@ WITH_A_PROVIDER_SET_LATE = """
     from opentelemetry import {kind}
     from opentelemetry.sdk.{module} import {provider}
     from agentruns.runtime.telemetry import state
+    state._PAUSE = 3600.0  # however slow the machine is
     assert state.found() is None
     state.STATE.looks_at = float("inf")
     {kind}.set_{setter}_provider({provider}())

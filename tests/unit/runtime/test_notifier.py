@@ -9,8 +9,18 @@ from collections.abc import Awaitable, Callable, Collection
 
 import pytest
 
+from agentruns.domain.ids import RunId
+from agentruns.errors import InvalidOptionError
 from agentruns.runtime.notifier import INTERVAL, Notifier
-from agentruns.store.wake_ups import ANY_TENANT, channel_of, payloads_of
+from agentruns.store.options import check_schema_name
+from agentruns.store.wake_ups import (
+    ANY_TENANT,
+    channel_of,
+    ends_channel_of,
+    ends_payloads_of,
+    payloads_of,
+    runs_of,
+)
 
 Within = Callable[[Callable[[], Awaitable[None]]], None]
 
@@ -20,19 +30,22 @@ class Line:
 
     def __init__(self, *, seconds: float = 0.0, fails: bool = False) -> None:
         self.told: list[list[str]] = []
+        self.runs: list[list[str]] = []
         self.began: list[float] = []
         self.ended: list[float] = []
         self.seconds = seconds
         self.fails = fails
 
-    async def send(self, tenants: Collection[str]) -> None:
+    async def send(self, tenants: Collection[str], ended: Collection[str]) -> int:
         self.began.append(time.monotonic())
         fails = self.fails  # as it was when the call began
         self.told.append(sorted(tenants))
+        self.runs.append(sorted(ended))
         await asyncio.sleep(self.seconds)
         self.ended.append(time.monotonic())
         if fails:
             raise OSError("secret")
+        return len(tenants) + bool(ended)
 
 
 async def until(line: Line, count: int) -> None:
@@ -52,6 +65,26 @@ def test_of_whom_is_told_while_a_statement_is_under_way_shares_the_next_one(with
             notifier.ready(tenant)
         await notifier.close()
         assert line.told == [["a", "b"], ["c", "d"]]
+
+    within(work)
+
+
+def test_ends_of_runs_share_the_statements_of_tenants_and_are_told_of_alone_too(within: Within) -> None:
+    async def work() -> None:
+        line = Line(seconds=0.05)
+        notifier = Notifier(line.send, is_on=True)
+        notifier.ended("1")
+        await until(line, 1)
+        notifier.ended("3")
+        notifier.ready("a")
+        for run_id in "232":
+            notifier.ended(run_id)
+        await notifier.close()
+        assert list(zip(line.told, line.runs, strict=True)) == [([], ["1"]), (["a"], ["2", "3"])]
+        notifier.is_on = False
+        notifier.ended("4")
+        await notifier.close()
+        assert len(line.runs) == 2
 
     within(work)
 
@@ -147,3 +180,21 @@ def test_sixteen_tenants_are_named_and_more_are_not() -> None:
     assert payloads_of(set(tenants[:16])) == tenants[:16]
     assert payloads_of(set(tenants)) == [ANY_TENANT]
     assert channel_of("agentruns") == "agentruns_agentruns"
+
+
+def test_a_payload_of_ends_names_at_most_128_runs_and_the_server_takes_it() -> None:
+    runs = [RunId.generate().text for _ in range(257)]
+    payloads = ends_payloads_of(runs)
+    assert [len(runs_of(payload)) for payload in payloads] == [128, 128, 1]
+    assert [each for payload in payloads for each in runs_of(payload)] == sorted(runs)
+    assert max(map(len, payloads)) < 8_000
+    assert ends_payloads_of([]) == []
+
+
+def test_the_channel_of_ends_is_a_name_that_the_server_takes_and_no_workers_channel() -> None:
+    longest = "x" * 48
+    assert check_schema_name(longest) == longest
+    assert len(ends_channel_of(longest)) <= 63
+    assert ends_channel_of("agentruns") == "agentruns:end_agentruns"
+    with pytest.raises(InvalidOptionError):
+        check_schema_name(ends_channel_of("x").removeprefix("agentruns"))
