@@ -18,6 +18,9 @@ from agentruns.store.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
 
+#: Instants are shown in one zone. The statements are large and their rows few: to compile them would take longest.
+_SETTINGS: Final = text("SELECT set_config('TimeZone', 'UTC', true), set_config('jit', 'off', true)")
+
 _RANGE: Final = re.compile(r"@(\w+)")
 _NAME: Final = re.compile(r"(?<![:\w]):([a-z_]+)")
 _WITHIN: Final = (
@@ -75,5 +78,5 @@ async def moment(connection: AsyncConnection, schema: str) -> AsyncIterator[Snap
     await connection.execution_options(isolation_level="REPEATABLE READ")
     async with connection.begin():
         await connection.execute(text("SET TRANSACTION READ ONLY"))
-        await connection.execute(text("SET LOCAL TimeZone = 'UTC'"))
+        await connection.execute(_SETTINGS)
         yield Snapshot(connection=connection, schema=schema)

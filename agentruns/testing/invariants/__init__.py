@@ -93,7 +93,6 @@ __all__ = [
     "assert_every_check_holds",
     "assert_every_key_begins_with_the_tenant",
     "assert_every_table_is_guarded",
-    "assert_everything",
     "assert_gates_stand_before_claims",
     "assert_hot_columns_are_in_no_index",
     "assert_leases_are_whole",

@@ -28,6 +28,24 @@ from agentruns.store.ends import Ends, RunLookup
 from agentruns.store.unit_of_work import UnitOfWork
 from agentruns.store.whole_history import IsolationRow, WholeHistory
 
+_KEYS: Final = "SELECT x.tenant_id, x.run_id FROM $.{0} AS x WHERE @x"
+#: The runs that have made a call.
+_CALLING: Final = " UNION ".join(
+    (
+        *(
+            _KEYS.format(table)
+            for table in (
+                "model_invocations",
+                "model_invocation_revisions",
+                "tool_invocations",
+                "tool_invocation_revisions",
+            )
+        ),
+        _KEYS.format("run_events") + " AND (x.kind LIKE 'model-%' OR x.kind LIKE 'tool-%')",
+    )
+)
+#: The runs that have been isolated.
+_ISOLATED: Final = " UNION ".join(_KEYS.format(table) for table in ("run_quarantines", "run_quarantine_releases"))
 #: Bytes of admissions that are kept decoded between the runs of a batch.
 _KEPT_BYTES: Final = 8 * 1024 * 1024
 
@@ -42,15 +60,22 @@ class CheckedLaw:
         label: such as ``LED-1``.
         sentence: what should hold.
         check: raises :class:`CorruptDataError` for what does not; it is given the sequence of the head.
+        concerned: gives the keys of the runs that have anything of the kind; without it all have.
     """
 
     label: str
     sentence: str
     check: Check
+    concerned: str = ""
 
     async def find(self, snapshot: Snapshot, batch: Batch) -> list[Finding]:
         """Check each run; the first thing that is refused is the finding of a run."""
-        found = [await self._of_run(snapshot, key, head) for key, head in batch.runs]
+        runs = batch.runs
+        if self.concerned:
+            rows = await snapshot.rows(self.concerned, batch.keys.parameters)
+            keys = {(row["tenant_id"], str(row["run_id"])) for row in rows}
+            runs = [each for each in runs if each[0] in keys]
+        found = [await self._of_run(snapshot, key, head) for key, head in runs]
         return [each for each in found if each is not None]
 
     async def _of_run(self, snapshot: Snapshot, key: Key, head: int) -> Finding | None:
@@ -99,12 +124,14 @@ class _EndsOfRuns:
 
 def calls_stand_as_their_events_say() -> CheckedLaw:
     """Make the law of calls: the fold reads their events, and this their rows and bodies."""
-    return CheckedLaw("LED-2", "every call of a run has the rows and the bodies that its events name", _calls)
+    return CheckedLaw("LED-2", "every call of a run has the rows and the bodies that its events name", _calls, _CALLING)
 
 
 def quarantines_stand_as_their_records_say() -> CheckedLaw:
     """Make the law of quarantines and their releases."""
-    return CheckedLaw("DB-6", "the columns of a quarantine, and of its release, are those of its record", _isolations)
+    return CheckedLaw(
+        "DB-6", "the columns of a quarantine, and of its release, are those of its record", _isolations, _ISOLATED
+    )
 
 
 def a_load_believes_the_run() -> CheckedLaw:

@@ -19,7 +19,7 @@ from agentruns.operations.audit.scope import Key
 from agentruns.operations.audit.snapshot import Snapshot
 from agentruns.runtime.whole_run_checks import RunChecks
 from agentruns.store.unit_of_work import UnitOfWork
-from agentruns.store.whole_history import EventRow, WholeHistory
+from agentruns.store.whole_history import PAGE, EventRow, WholeHistory
 
 _END: Final = 2**63 - 1
 
@@ -78,11 +78,13 @@ class DocumentLaw:
 
 async def events_of(snapshot: Snapshot, tenant_id: TenantId, run_id: RunId) -> AsyncIterator[EventRow]:
     """Read the journal of a run, a page at a time."""
-    after = 0
-    while rows := await snapshot.read(partial(_page, tenant_id, run_id, after)):
+    after, size = 0, PAGE
+    while size == PAGE:
+        rows = await snapshot.read(partial(_page, tenant_id, run_id, after))
         for row in rows:
             yield row
-        after = rows[-1].sequence
+            after = row.sequence
+        size = len(rows)
 
 
 def _page(tenant_id: TenantId, run_id: RunId, after: int, work: UnitOfWork) -> tuple[EventRow, ...]:
