@@ -15,6 +15,7 @@ from agentruns.domain.ids import RunId
 from agentruns.domain.scalars import TenantId
 from agentruns.errors import InvalidOptionError, RunNotFoundError
 from agentruns.operations.audit import AuditProgress, AuditScope, audit_runs, walking
+from agentruns.operations.audit.snapshot import moment
 from agentruns.testing.drives import TENANT
 from agentruns.testing.invariants import ASSERTIONS
 from agentruns.testing.mixed_runs import MIXED_STATES, remove
@@ -163,6 +164,21 @@ def test_an_unreadable_definition_is_a_finding_and_no_reason_to_stop(audited: Wo
             ("LED-1", "graph_definitions.definition"),
         ]
         assert mixed.progress.runs == 2
+
+    audited(work)
+
+
+def test_a_moment_is_one_snapshot_that_nothing_can_write_in(audited: Work) -> None:
+    async def work(mixed: Any) -> None:
+        engine = create_async_engine(mixed.world.store_url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        names = ("transaction_isolation", "transaction_read_only", "jit", "TimeZone")
+        selected = ", ".join(f"current_setting('{name}') AS n{place}" for place, name in enumerate(names))
+        async with engine.connect() as connection:
+            async with moment(connection, "agentruns") as snapshot:
+                (row,) = await snapshot.rows(f"SELECT {selected}", {})
+                assert list(row.values()) == ["repeatable read", "on", "off", "UTC"]
+            assert not connection.in_transaction()
+        await engine.dispose()
 
     audited(work)
 

@@ -513,6 +513,24 @@ def test_a_planted_fault_is_found_at_its_place(damaged: Any, plant: Plant) -> No
     damaged.within(work)
 
 
+@pytest.mark.parametrize("since", ["now()", "now() - interval '30 s'"])
+def test_a_place_that_was_taken_before_the_limit_was_lowered_is_no_fault(damaged: Any, since: str) -> None:
+    """A claim that was under way then may hold it for a moment longer."""
+
+    async def work(connection: AsyncConnection) -> None:
+        for statement in (
+            row(LEASE).replace("WHERE it", "WHERE run_id = CAST(:run_id AS uuid)"),
+            SLOT.format(slot=2),
+            "INSERT INTO agentruns.tenant_limits (tenant_id, maximum_live, updated_at)"
+            f" VALUES ('tenant-a', 2, {since})",
+        ):
+            named = {"run_id": damaged.runs["leased"].text} if ":run_id" in statement else {}
+            await connection.execute(text(statement), named)
+        await invariants.assert_live_leases_keep_to_the_limit(connection)
+
+    damaged.within(work)
+
+
 def test_every_assertion_has_a_fault_that_it_finds() -> None:
     assert {plant.check for plant in PLANTS} == {check.__name__ for check in ASSERTIONS}
 
