@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from agentruns.domain.ids import RunId
 from agentruns.errors import RunNotFoundError
 from agentruns.operations.audit.findings import Finding
-from agentruns.operations.audit.law import Batch, Law
+from agentruns.operations.audit.law import Batch, Law, by_run
 from agentruns.operations.audit.order import WIDE_LAWS, fold_law, run_laws
 from agentruns.operations.audit.scope import EVERYTHING, AuditScope, Key
 from agentruns.operations.audit.snapshot import Snapshot, moment
@@ -146,7 +146,7 @@ class _Audit:
 
 
 async def _of_batch(laws: Sequence[Law], snapshot: Snapshot, batch: Batch) -> list[Finding]:
-    """Ask one law after the other, and of a run no more once something has been found of it."""
+    """Ask one law after the other, and of a run no more once something has been found of it; in the order of runs."""
     broken: set[tuple[str | None, str | None]] = set()
     found: list[Finding] = []
     for law in laws:
@@ -154,4 +154,4 @@ async def _of_batch(laws: Sequence[Law], snapshot: Snapshot, batch: Batch) -> li
         broken |= {(each.tenant_id, each.run_id) for each in new}
         found.extend(new)
         batch = batch.without(broken)
-    return found
+    return sorted(found, key=by_run)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Final, Protocol, Self, runtime_checkable
 
 from attrs import evolve, frozen
 from sqlalchemy import RowMapping
@@ -12,6 +13,8 @@ from agentruns.operations.audit.findings import Finding
 from agentruns.operations.audit.scope import AuditScope, Key, KeyRange
 from agentruns.operations.audit.snapshot import Snapshot
 
+_DIGITS: Final = re.compile(r"\d+")
+_LONGEST_NUMBER: Final = 20
 #: What an event says, beside its columns. Bytes that are no JSON give nulls, so that no statement fails over them.
 FACTS = """
 WITH fact AS MATERIALIZED (
@@ -103,7 +106,7 @@ class RowLaw:
     async def find(self, snapshot: Snapshot, batch: Batch) -> list[Finding]:
         """Send the statement for the batch's range of keys."""
         rows = await snapshot.rows(self.sql, batch.keys.parameters)
-        return [_finding(self.label, self.sentence, row) for row in rows]
+        return sorted((_finding(self.label, self.sentence, row) for row in rows), key=by_run)
 
 
 @frozen(kw_only=True)
@@ -126,7 +129,7 @@ class WideLaw:
     async def find(self, snapshot: Snapshot, scope: AuditScope) -> list[Finding]:
         """Send the statement for the tenants of a scope."""
         rows = await snapshot.rows(self.sql, wide_parameters(snapshot, scope))
-        return [_finding(self.label, self.sentence, row) for row in rows]
+        return sorted((_finding(self.label, self.sentence, row) for row in rows), key=by_run)
 
 
 def wide_parameters(snapshot: Snapshot, scope: AuditScope) -> dict[str, Any]:
@@ -134,6 +137,12 @@ def wide_parameters(snapshot: Snapshot, scope: AuditScope) -> dict[str, Any]:
     keys = scope.keys
     first = "" if scope.tenant_id is None else scope.tenant_id.text
     return {"schema": snapshot.schema, "first_tenant": first, "last_tenant": keys.until[0]}
+
+
+def by_run(finding: Finding) -> tuple[str, str, str]:
+    """Order findings, numbers in a place as numbers: a statement gives its rows in any order."""
+    place = _DIGITS.sub(lambda found: found[0].zfill(_LONGEST_NUMBER), finding.place)
+    return finding.tenant_id or "", finding.run_id or "", place
 
 
 def _finding(label: str, sentence: str, row: RowMapping) -> Finding:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -518,12 +520,11 @@ def test_a_place_that_was_taken_before_the_limit_was_lowered_is_no_fault(damaged
     """A claim that was under way then may hold it for a moment longer."""
 
     async def work(connection: AsyncConnection) -> None:
-        for statement in (
-            row(LEASE).replace("WHERE it", "WHERE run_id = CAST(:run_id AS uuid)"),
-            SLOT.format(slot=2),
-            "INSERT INTO agentruns.tenant_limits (tenant_id, maximum_live, updated_at)"
-            f" VALUES ('tenant-a', 2, {since})",
-        ):
+        limit = (
+            f"INSERT INTO agentruns.tenant_limits (tenant_id, maximum_live, updated_at) VALUES ('tenant-a', 2, {since})"
+        )
+        lease = row(LEASE).replace("WHERE it", "WHERE run_id = CAST(:run_id AS uuid)")
+        for statement in (lease, SLOT.format(slot=2), limit):
             named = {"run_id": damaged.runs["leased"].text} if ":run_id" in statement else {}
             await connection.execute(text(statement), named)
         await invariants.assert_live_leases_keep_to_the_limit(connection)
@@ -533,6 +534,20 @@ def test_a_place_that_was_taken_before_the_limit_was_lowered_is_no_fault(damaged
 
 def test_every_assertion_has_a_fault_that_it_finds() -> None:
     assert {plant.check for plant in PLANTS} == {check.__name__ for check in ASSERTIONS}
+
+
+def test_assertions_and_command_need_no_test_runner() -> None:
+    script = (
+        "import sys, agentruns.testing.invariants, agentruns.testing.faults;"
+        "print([name for name in ('pytest', 'hypothesis') if name in sys.modules])"
+    )
+    command = (
+        "import sys, agentruns.cli.audit;"
+        "print([name for name in sys.modules if name.startswith(('agentruns.testing', 'pytest', 'hypothesis'))])"
+    )
+    for each in (script, command):
+        done = subprocess.run([sys.executable, "-c", each], capture_output=True, text=True, check=True)  # noqa: S603
+        assert done.stdout == "[]\n"
 
 
 def test_what_is_exported_is_what_is_asserted() -> None:
