@@ -118,6 +118,9 @@ if TYPE_CHECKING:
     from agentruns.errors import StoreUnavailableError as StoreUnavailableError
     from agentruns.errors import UnitOfWorkError as UnitOfWorkError
     from agentruns.errors import WaitAlreadySettledError as WaitAlreadySettledError
+    from agentruns.operations.audit import AuditProgress as AuditProgress
+    from agentruns.operations.audit import AuditScope as AuditScope
+    from agentruns.operations.audit import audit_runs as audit_runs
     from agentruns.operations.embedded import EmbeddedServer as EmbeddedServer
     from agentruns.operations.quarantines import ReleasedQuarantine as ReleasedQuarantine
     from agentruns.operations.quarantines import release_quarantine as release_quarantine
@@ -283,6 +286,7 @@ _PUBLIC: Final = {
     "orm.runs": "RunRow",
     "runtime.engine": "install_failover_handler is_transient",
     # operate
+    "operations.audit": "AuditProgress AuditScope audit_runs",
     "operations.embedded": "EmbeddedServer",
     "operations.quarantines": "ReleasedQuarantine release_quarantine",
     "operations.reservations": "prune_reservations",

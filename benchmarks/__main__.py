@@ -12,7 +12,7 @@ import click
 from sqlalchemy import URL
 
 from agentruns.operations.embedded import EmbeddedServer
-from benchmarks import floor, histories, idle, ours, rooms
+from benchmarks import audits, floor, histories, idle, ours, rooms
 from benchmarks.cases import Cases, Sizes
 from benchmarks.counts import count_all, count_drives
 from benchmarks.drive_cases import DriveCases, DriveSizes
@@ -167,6 +167,17 @@ def measure_idle(*, runs: int, major: int) -> None:
     """Measure how long a run waits for an idle worker, one that is told of it and one that polls."""
     with server(major) as embedded:
         idle.show(asyncio.run(idle.measure(embedded.url, runs=runs)))
+
+
+@main.command("audit")
+@click.option("--runs", default=2000, show_default=True, type=click.IntRange(10))
+@_MAJOR
+def measure_audits(*, runs: int, major: int) -> None:
+    """Measure audits of runs in every state, and plant ten faults that have to be found."""
+    with server(major) as embedded:
+        measured = asyncio.run(audits.measure(embedded.url, runs=runs))
+    audits.show(measured)
+    sys.exit(0 if measured.are_right else 1)
 
 
 @main.command()

@@ -11,6 +11,7 @@ from agentruns.cli.root import RootGroup
 
 #: Where each command is, and what it says of itself; the help is shown without importing any of them.
 COMMANDS: Final = {
+    "audit": ("agentruns.cli.audit", "Hold what is stored of runs against every law that it can show."),
     "db": ("agentruns.cli.db", "Migrate the schema, and verify it."),
     "demo": ("agentruns.cli.demo", "Show one run from end to end, a lost answer and a killed worker included."),
     "grants": ("agentruns.cli.grants", "Grant each role what it needs, and audit that."),

@@ -72,6 +72,12 @@ def read(settings: Settings, output: Output, work: Callable[[Connection], T]) ->
         return asyncio.run(_once(url, _options(settings), settings.timeout, work, isolation=None))
 
 
+def read_through(settings: Settings, output: Output, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+    """Run asynchronous code that reads on one connection; errors as of :func:`read`."""
+    with database(settings, output) as url:
+        return asyncio.run(_through(url, _options(settings), settings.timeout, work, isolation=None))
+
+
 def use_store(
     settings: Settings,
     output: Output,
@@ -115,6 +121,17 @@ async def _with_store(url: URL, options: StoreOptions, work: Callable[[AgentRunS
 async def _once(
     url: URL, options: StoreOptions, patience: float, work: Callable[[Connection], T], *, isolation: str | None
 ) -> T:
+    return await _through(url, options, patience, lambda connection: connection.run_sync(work), isolation=isolation)
+
+
+async def _through(
+    url: URL,
+    options: StoreOptions,
+    patience: float,
+    work: Callable[[AsyncConnection], Awaitable[T]],
+    *,
+    isolation: str | None,
+) -> T:
     try:
         engine = create_engine(url, options)
         try:
@@ -122,7 +139,7 @@ async def _once(
             try:
                 if isolation is not None:
                     await connection.execution_options(isolation_level=isolation)
-                return await connection.run_sync(work)
+                return await work(connection)
             finally:
                 await connection.close()
         finally:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
-from types import FrameType
 from typing import Any, Final
 
 import click
@@ -20,6 +17,7 @@ from agentruns.cli.output import Output
 from agentruns.cli.parameters import TENANT
 from agentruns.cli.retention_options import criteria, duration
 from agentruns.cli.root import Group
+from agentruns.cli.stopping import stopping
 from agentruns.domain.scalars import TenantId
 from agentruns.operations.reservations import MOST_RESERVATIONS, prune_reservations
 from agentruns.operations.retention import (
@@ -68,7 +66,7 @@ def remove(context: click.Context, whose: Mapping[str, Any], policy: RetentionPo
     settings = settings_of(context)
     output = Output(settings)
     done = _Removed()
-    with _stopping(output) as signals:
+    with stopping(output) as signals:
 
         def work(removing: Connection) -> None:
             for step in remove_runs(removing, policy, schema=settings.schema, **whose):
@@ -118,7 +116,7 @@ def prune(context: click.Context, window: timedelta) -> None:
     """
     settings = settings_of(context)
     output = Output(settings)
-    with _stopping(output) as signals:
+    with stopping(output) as signals:
 
         def work(removing: Connection) -> tuple[int, bool]:
             total = 0
@@ -173,26 +171,3 @@ def _sentence(step: RetentionBatch | HeldRun) -> str:
     if isinstance(step, HeldRun):
         return f"{step.tenant_id}: run {step.run_id} stays, {step.reason}"
     return f"{step.tenant_id}: removed {step.run_count} runs, {step.row_count} rows"
-
-
-@contextmanager
-def _stopping(output: Output) -> Iterator[list[int]]:
-    """Collect the first signal that asks for the end; a second one interrupts, as ever."""
-    seen: list[int] = []
-    before: dict[int, Any] = {}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        seen.append(number)
-        restore()
-        output.say(f"{signal.Signals(number).name}: stopping after the batch under way; a second signal interrupts it")
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, handle)
-    try:
-        yield seen
-    finally:
-        restore()

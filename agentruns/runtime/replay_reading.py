@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
+from typing import Protocol, TypeVar
 
 from attrs import evolve, frozen
 
 from agentruns.domain.ledger.state import RunState
 from agentruns.errors import CorruptDataError, RunNotFoundError, StaleHeadError
+from agentruns.runtime.clock import DatabaseClock
 from agentruns.runtime.driver.computing import computed
 from agentruns.runtime.driver.threads import NodeThreads
 from agentruns.runtime.replay_fold import RunFold
 from agentruns.runtime.replay_windows import ReadingBounds, fitting, pages_of, window_of
-from agentruns.runtime.store import AgentRunStore
 from agentruns.store.journal import HistoryRow, RunHistory, SuperstepSize, Window
+from agentruns.store.unit_of_work import UnitOfWork
+
+T = TypeVar("T")
 
 
-async def read_window(store: AgentRunStore, run: RunState, window: Window) -> RunHistory:
+class HistorySource(Protocol):
+    """Where histories are read: a store, or one snapshot of it."""
+
+    @property
+    def clock(self) -> DatabaseClock:
+        """What is told the database's time."""
+        ...
+
+    async def read(self, work: Callable[[UnitOfWork], T], /) -> T:
+        """Run a unit of work that commits nothing."""
+        ...
+
+
+async def read_window(store: HistorySource, run: RunState, window: Window) -> RunHistory:
     """Read a window beside the run row.
 
     Raises:
@@ -42,7 +59,7 @@ class HistoryReading:
         fold: what has been read.
     """
 
-    store: AgentRunStore
+    store: HistorySource
     threads: NodeThreads
     bounds: ReadingBounds
     fold: RunFold

@@ -71,8 +71,12 @@ class Retry:
 
 
 @contextmanager
-def as_store_error(schema: str) -> Iterator[None]:
+def as_store_error(schema: str, *, commits: bool = True) -> Iterator[None]:
     """Turn the database's trouble with a call that is not repeated into an error of ours.
+
+    Args:
+        schema: the database schema.
+        commits: as :class:`Retry` has it.
 
     Raises:
         StoreUnavailableError: the trouble passes.
@@ -85,7 +89,7 @@ def as_store_error(schema: str) -> Iterator[None]:
     except (DBAPIError, OSError, TimeoutError, PoolTimeoutError) as error:
         trouble, failure = transient(error), error
     if trouble is not None:
-        raise _exhausted([trouble], commits=True)
+        raise _exhausted([trouble], commits=commits)
     if isinstance(failure, DBAPIError):
         raise refusal(failure, schema=schema)
     if failure is not None:

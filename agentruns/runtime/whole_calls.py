@@ -23,7 +23,7 @@ from agentruns.domain.ledger.effects import ToolEffect
 from agentruns.domain.ledger.kinds import EventKind, find_kind
 from agentruns.domain.scalars import JournalEventKind
 from agentruns.errors import InvalidJsonError
-from agentruns.runtime.store import AgentRunStore
+from agentruns.runtime.replay_reading import HistorySource
 from agentruns.runtime.whole_run_checks import RunChecks
 from agentruns.store.unit_of_work import UnitOfWork
 from agentruns.store.whole_history import FIRST_ID, CallChangeRow, CallRow, WholeHistory
@@ -53,7 +53,7 @@ class CallChecks:
         byte_count: of the bodies that were checked.
     """
 
-    store: AgentRunStore
+    store: HistorySource
     checks: RunChecks
     events: Counter[EventKind]
     until: int

@@ -1,4 +1,8 @@
-"""Break the wire between a store and its server on purpose: lose an answer, hold a statement back, take it down."""
+"""Break the wire between a store and its server on purpose: lose an answer, hold a statement back, take it down.
+
+:class:`DoomedProcess`, which a test kills, and :class:`DeathAt`, by which a process kills itself where no test could
+hit it, come from here, too. Nothing of it needs pytest.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,27 @@ from typing import Final
 from attrs import define, field
 from sqlalchemy import URL, make_url
 
+from agentruns.testing.killing import DeathAt, DoomedProcess
+
+__all__ = ["DeathAt", "DoomedProcess", "HeldStatement", "WireProxy"]
+
 _CHUNK: Final = 64 * 1024
+#: A needle may be cut by two reads; so much of the one before is looked at again.
+_LONGEST_NEEDLE: Final = 256
 _READY_FOR_QUERY: Final = ord("Z")
 _HEADER: Final = 5
+
+
+def _check_needle(_instance: object, _attribute: object, needle: bytes) -> None:
+    if not 1 <= len(needle) <= _LONGEST_NEEDLE:
+        raise ValueError(f"a needle has 1 to {_LONGEST_NEEDLE} bytes")
 
 
 @define
 class HeldStatement:
     """A statement that is kept from the server until it is let go, although its client may be gone by then.
+
+    Wait for ``arrived``, do what is to happen meanwhile, and let it go; closing the proxy lets everything go.
 
     Attributes:
         needle: what its bytes hold.
@@ -25,7 +42,7 @@ class HeldStatement:
         released: set once it may go on.
     """
 
-    needle: bytes
+    needle: bytes = field(validator=_check_needle)
     arrived: asyncio.Event = field(factory=asyncio.Event)
     released: asyncio.Event = field(factory=asyncio.Event)
 
@@ -41,6 +58,16 @@ class _Wire:
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
     loses_answer: bool = False
+    sent: bytes = b""
+
+    def shows(self, needle: bytes, data: bytes) -> bool:
+        """Whether a needle ends in what is sent now; it may have begun in what was sent before."""
+        begun = len(self.sent) - (len(needle) - 1)
+        return needle in self.sent[max(begun, 0) :] + data
+
+    def note(self, data: bytes) -> None:
+        """Keep the end of what was sent."""
+        self.sent = (self.sent + data)[1 - _LONGEST_NEEDLE :]
 
     def cut(self) -> None:
         """Drop both sides at once."""
@@ -50,10 +77,13 @@ class _Wire:
 
 @define
 class WireProxy:
-    """Stand between a store and its server.
+    """Stand between a store and its server, on a port of this machine's loopback address, without encryption.
 
-    Faults are armed with bytes that stand in the parameters of a statement, such as an event's kind or a run's
-    attempt, because the text of a prepared statement is sent only once.
+    A fault is armed with bytes, and meets the next statement that has them, on whatever connection. Choose bytes of
+    its parameters, such as an event's kind or an attempt's id: the text of a prepared statement is sent only once.
+    Each armed fault happens once; two with the same bytes happen one after the other.
+
+    Use one proxy in one event loop, which may be another one than the store's.
 
     Attributes:
         url: what the store connects to.
@@ -72,8 +102,12 @@ class WireProxy:
 
     @classmethod
     @asynccontextmanager
-    async def before(cls, url: str) -> AsyncIterator[WireProxy]:
-        """Open a proxy before the server of ``url``, and close it with everything that passes it."""
+    async def before(cls, url: str | URL) -> AsyncIterator[WireProxy]:
+        """Open a proxy before the server of ``url``, and close it with everything that passes it.
+
+        Args:
+            url: of a database, on a socket or a port; user, password and database stay as they are.
+        """
         target = make_url(url)
         proxy = cls(target=target)
         listening = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
@@ -89,7 +123,11 @@ class WireProxy:
             await asyncio.gather(*proxy._serving, return_exceptions=True)
 
     def lose_answer(self, needle: bytes) -> None:
-        """Let the next statement with these bytes reach the server and commit there; its answer never arrives."""
+        """Let the next statement with these bytes reach the server and commit there; its answer never arrives.
+
+        The connection is cut once the server has answered, so the client cannot know what has happened.
+        """
+        _check_needle(self, None, needle)
         self._losses.append(needle)
 
     def hold(self, needle: bytes) -> HeldStatement:
@@ -143,15 +181,16 @@ class WireProxy:
         with suppress(ConnectionError):
             while data := await source.read(_CHUNK):
                 await self._meet_faults(data, wire)
+                wire.note(data)
                 wire.server.write(data)
                 await wire.server.drain()
         wire.cut()
 
     async def _meet_faults(self, data: bytes, wire: _Wire) -> None:
-        for needle in [each for each in self._losses if each in data][:1]:
+        for needle in [each for each in self._losses if wire.shows(each, data)][:1]:
             self._losses.remove(needle)
             wire.loses_answer = True
-        for held in [each for each in self._awaited if each.needle in data][:1]:
+        for held in [each for each in self._awaited if wire.shows(each.needle, data)][:1]:
             self._awaited.remove(held)
             held.arrived.set()
             await held.released.wait()

@@ -14,16 +14,13 @@ import asyncio
 import json
 import os
 import random
-import signal
 import sys
-from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from attrs import define, field
-from sqlalchemy import Engine, event
 
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.graph.executable import GraphNodeScheduling
@@ -40,14 +37,13 @@ from agentruns.runtime.worker import AgentWorker
 from agentruns.runtime.worker_options import AgentWorkerOptions
 from agentruns.testing import samples
 from agentruns.testing.drives import TENANT, builder, executables_of, open_world
+from agentruns.testing.faults import DeathAt
 
 #: A test moves the leases of the dead into the past; nobody waits for them, and nothing is renewed meanwhile.
 LEASE: Final = timedelta(minutes=1)
 OPTIONS: Final = AgentWorkerOptions(
     poll_interval=timedelta(milliseconds=10), supervision_interval=timedelta(milliseconds=100)
 )
-#: Every statement that commits facts of a run.
-_APPENDS: Final = "INSERT INTO agentruns.run_events"
 _LAPS: Final = 2
 _PAUSES: Final = (0, 0.005, 0.01, 0.02, 0.15)
 _ANY: Final = {"type": "object"}
@@ -59,17 +55,11 @@ class Fate:
 
     Attributes:
         log: a line for each call of a node.
-        death: a place and how many times it is passed; empty for a worker that lives.
+        death: where and when; a worker that lives has none.
     """
 
     log: Path
-    death: str = ""
-    _passed: Counter[str] = field(factory=Counter)
-
-    def listen(self) -> None:
-        """Pass by ``before`` and ``after`` at each statement that appends to a journal."""
-        for moment in ("before", "after"):
-            event.listen(Engine, f"{moment}_cursor_execute", self._listener(moment))
+    death: DeathAt = field(factory=DeathAt)
 
     def call(self, context: Any) -> None:
         """Note a call of a node, whole and at once, and pass by its name."""
@@ -81,17 +71,7 @@ class Fate:
 
     def meet(self, place: str) -> None:
         """Pass by a place, and die there if this is the time."""
-        self._passed[place] += 1
-        if self.death == f"{place} {self._passed[place]}":
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def _listener(self, moment: str) -> Callable[..., None]:
-        def listen(*arguments: Any) -> None:
-            _connection, _cursor, statement, *_rest = arguments
-            if _APPENDS in statement:
-                self.meet(moment)
-
-        return listen
+        self.death.passes(place)
 
 
 def everything(fate: Fate) -> GraphBundle:
@@ -185,9 +165,9 @@ async def work(url: str, bundle: GraphBundle, run_id: RunId) -> None:
 
 def live(url: str, log: Path, order: dict[str, Any]) -> NoReturn:
     """Be a worker, and leave the process without what a parent would do on its way out."""
-    fate = Fate(log, order["death"])
+    fate = Fate(log, DeathAt.parse(order["death"]))
     bundle = everything(fate) if order["seed"] is None else siblings(fate, order["seed"])
-    fate.listen()
+    fate.death.listen()
     asyncio.run(work(url, bundle, RunId(order["run_id"])))
     os._exit(0)
 

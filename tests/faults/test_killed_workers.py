@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import signal
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +24,7 @@ from agentruns.runtime.replay import RunReader
 from agentruns.runtime.worker import AgentWorker
 from agentruns.runtime.worker_options import AgentWorkerOptions
 from agentruns.testing.drives import TENANT, DriveWorld, chain, open_world
+from agentruns.testing.faults import DoomedProcess
 from agentruns.testing.hand_driven import HandDriven
 
 InWorld = Callable[..., None]
@@ -49,21 +48,9 @@ def _loaded() -> ModuleType:
 DOOMED = _loaded()
 
 
-@contextmanager
-def killed(url: str, log: Path, shape: str, *, hangs_in: str) -> Iterator[Callable[[], None]]:
-    """Start the process; what is given kills it with SIGKILL, if nobody does, the end of the block does."""
-    arguments = [sys.executable, str(SCRIPT), url, str(log), shape, hangs_in]
-    process = subprocess.Popen(arguments)  # noqa: S603  # our own script
-
-    def kill() -> None:
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(30) == -signal.SIGKILL
-
-    try:
-        yield kill
-    finally:
-        process.kill()
-        process.wait()
+def killed(url: str, log: Path, shape: str, *, hangs_in: str) -> AbstractContextManager[DoomedProcess]:
+    """Start the process; if nobody kills it, the end of the block does."""
+    return DoomedProcess.running([sys.executable, str(SCRIPT), url, str(log), shape, hangs_in])
 
 
 async def until(condition: Callable[[], Coroutine[Any, Any, bool]]) -> None:
@@ -97,13 +84,13 @@ def test_B6_another_worker_finishes_what_a_killed_one_had_begun(
             owner_url, DOOMED.graph(log, shape="chain"), store_url=database_url, lease=DOOMED.LEASE
         ) as world:
             run_id = await world.submitted()
-            with killed(database_url, log, "chain", hangs_in="b") as kill:
+            with killed(database_url, log, "chain", hangs_in="b") as worker:
 
                 async def is_in_b() -> bool:
                     return log.exists() and "b 1" in calls_of(log)
 
                 await until(is_in_b)
-                kill()
+                worker.kill()
             killed_at = time.monotonic()
             snapshot = await finished_by_another(world, run_id)
             # Nobody has to clean up: the lease ends, the next poll claims, and what is left is done.
@@ -133,13 +120,13 @@ def test_LEA_14_a_sibling_that_was_durable_before_the_kill_is_not_repeated(
             owner_url, bundle, store_url=database_url, lease=DOOMED.LEASE, maximum_parallel_nodes=3
         ) as world:
             run_id = await world.submitted()
-            with killed(database_url, log, "fan", hangs_in="b") as kill:
+            with killed(database_url, log, "fan", hangs_in="b") as worker:
 
                 async def is_a_durable() -> bool:
                     return SUCCEEDED in await world.kinds()
 
                 await until(is_a_durable)
-                kill()
+                worker.kill()
             snapshot = await finished_by_another(world, run_id)
             assert isinstance(snapshot.outcome, SucceededOutcome)
             # c had ended too, but stands behind b in the order of the record: it was not durable, so it runs again.

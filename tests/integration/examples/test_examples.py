@@ -18,6 +18,7 @@ from agentruns.operations.embedded import EmbeddedServer
 EXAMPLES = Path(__file__).parents[3] / "examples"
 WRITES = {
     "approval.py": "succeeded {'paid': 500}\n",
+    "faults.py": "idempotent succeeded 49 laws hold\n",
     "quickstart.py": "idempotent succeeded {'is_question': True, 'words': 4}\n",
 }
 

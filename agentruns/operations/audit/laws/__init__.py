@@ -1,0 +1,1 @@
+"""The laws that stored rows can show, by subject."""
