@@ -1,0 +1,29 @@
+"""The machines on the pure domain: the library's rules without a database, very often in the nightly profile."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+from agentruns.testing.machines.fences import FenceMachine
+from agentruns.testing.machines.lifecycle import LifecycleMachine
+from agentruns.testing.machines.replay import ReplayMachine
+from agentruns.testing.machines.running import run_machine
+from agentruns.testing.machines.submission import SubmissionMachine
+
+_EXAMPLES = settings().max_examples
+
+
+def test_submissions() -> None:
+    run_machine(SubmissionMachine, examples=_EXAMPLES, steps=30)
+
+
+def test_fences() -> None:
+    run_machine(FenceMachine, examples=_EXAMPLES, steps=40)
+
+
+def test_lifecycles() -> None:
+    run_machine(LifecycleMachine, examples=_EXAMPLES, steps=40)
+
+
+def test_replays() -> None:
+    run_machine(ReplayMachine, examples=_EXAMPLES, steps=15)
