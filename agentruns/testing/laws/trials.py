@@ -70,7 +70,7 @@ class GraphTrial:
         is_repeatable, end = True, "it does not come to an end"
         try:
             found = asyncio.run(_driven(run)) or end
-            is_repeatable = run.journal.fold(self.graph) == run.state
+            is_repeatable = run.journal.refold(self.graph) == run.state
         except CorruptDataError as error:
             is_repeatable, found = False, f"the journal contradicts itself: {error.component} {error.reason}".strip()
         effects = None if self.observe is None else self.observe()
@@ -98,11 +98,11 @@ class DrawnSchedule:
     faults_left: int = field(default=3)
 
     def fault(self, _commit: str, /) -> Fault:
-        """Let few workers die."""
-        if self.faults_left == 0:
-            return Fault.NONE
+        """Let few workers die. It is drawn in any case, so that whoever dies less often draws less."""
         fault: Fault = self.draw(self.strategies.fault)
-        self.faults_left -= fault is not Fault.NONE
+        if fault is Fault.NONE or self.faults_left == 0:
+            return Fault.NONE
+        self.faults_left -= 1
         return fault
 
     def order(self, names: Sequence[T], /) -> Sequence[T]:

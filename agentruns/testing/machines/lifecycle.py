@@ -46,6 +46,8 @@ _WORDS: Final = {
 #: Whether it is a timer, after how many milliseconds it is due or expires, and whether only some may answer.
 Shape: TypeAlias = tuple[bool, int | None, bool]
 
+#: What ends a run is tried seldom, so that runs live for a while.
+chances: Final = st.integers(0, 5)
 wait_shapes: Final = st.lists(
     st.tuples(st.booleans(), st.sampled_from([None, 1, 5, 1000]), st.booleans()), min_size=1, max_size=3
 )
@@ -102,10 +104,10 @@ class LifecycleMachine(RuleBasedStateMachine):
         self._hold(expected, lambda: (self.run.run_node("a", WaitControl(waits=waits)), self.run.suspend()))
         self.waits += map(str, ids)
 
-    @rule()
-    def succeed(self) -> None:
-        """End the run."""
-        if self.run.state.superstep.value < _STEPS:
+    @rule(chance=chances)
+    def succeed(self, chance: int) -> None:
+        """End the run, now and then."""
+        if chance == 0 and self.run.state.superstep.value < _STEPS:
             output = TerminalControl(output=BoundedJson.of(None))
             self._hold(self.model.succeed(), lambda: (self.run.run_node("a", output), self.run.succeed()))
 
@@ -144,9 +146,11 @@ class LifecycleMachine(RuleBasedStateMachine):
         draft = FailureDraft(state=self.run.state, epoch=None, event_id=self.run.event_id(), outcome=outcome)
         self._control(self.model.expire(self.run.now.micros), draft.build)
 
-    @rule(by_deadline=st.booleans())
-    def request(self, by_deadline: bool) -> None:
-        """Ask for the end."""
+    @rule(by_deadline=st.booleans(), chance=chances)
+    def request(self, by_deadline: bool, chance: int) -> None:
+        """Ask for the end, now and then; because of a deadline at any time."""
+        if chance and not by_deadline:
+            return
         code = str(DEADLINE_EXPIRED) if by_deadline else "sample.cancelled"
         draft = CancellationRequestDraft(
             state=self.run.state,
@@ -169,10 +173,14 @@ class LifecycleMachine(RuleBasedStateMachine):
             self.journal.append(commit)
         self.stored = len(self.run.commits)
         assert self.journal.fold(graph()) == state
+
+    def teardown(self) -> None:
+        """Read the record as a whole."""
         check_record(self.journal.events, self.journal.ready)
 
     def _any(self, data: st.DataObject) -> str:
-        return data.draw(st.sampled_from([*self.waits[-4:], str(sample_id(WaitId, 1))]))
+        """Draw a wait: mostly one that is outstanding, else one of earlier or one that never was."""
+        return data.draw(st.sampled_from([*self.model.waits, *self.waits[-4:], str(sample_id(WaitId, 1))]))
 
     def _control(self, expected: str, build: Callable[[Timestamp], Any]) -> None:
         self._hold(expected, lambda: self.run.commits.append(build(self.run.now)))

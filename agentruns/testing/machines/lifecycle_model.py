@@ -69,7 +69,7 @@ class LifecycleModel:
             return "status"
         found = self.waits.get(wait)
         if found is None or found.due is not None:
-            return "settled" if wait in self.recent else "unknown"
+            return self._missing(wait)
         if found.is_expired(now):
             return "settled"
         if found.needs and not has_scope:
@@ -82,7 +82,7 @@ class LifecycleModel:
             return "status"
         found = self.waits.get(wait)
         if found is None or found.due is None:
-            return "settled" if wait in self.recent else "unknown"
+            return self._missing(wait)
         return self._settle(wait, "fired") if now >= found.due else "early"
 
     def expire(self, now: int) -> str:
@@ -110,6 +110,9 @@ class LifecycleModel:
     def succeed(self) -> str:
         """End the run with its output."""
         return self._move("succeeded") if self.status == "active" else "status"
+
+    def _missing(self, wait: str) -> str:
+        return "settled" if wait in self.recent and wait in self.settled else "unknown"
 
     def _settle(self, wait: str, how: str) -> str:
         del self.waits[wait]

@@ -112,12 +112,16 @@ class ReplayMachine(RuleBasedStateMachine):
         """Lose the worker between two turns."""
         self.run.replace_worker()
 
+    @rule()
+    def read(self) -> None:
+        """LED-4: read the run from its first event."""
+        assert self.run.journal.refold(self.graph.executable) == self.run.state
+
     @invariant()
     def the_state_is_what_is_stored(self) -> None:
         """DRV-18, LED-4: what the worker carries is the fold of what is durable."""
         if hasattr(self, "run"):
             assert self.run.journal.fold(self.graph.executable) == self.run.state
-            check_record(self.run.journal.events, self.run.journal.ready)
 
     @invariant()
     def only_committed_starts_were_called(self) -> None:
@@ -132,6 +136,7 @@ class ReplayMachine(RuleBasedStateMachine):
         if hasattr(self, "run"):
             self.schedule.armed = Fault.NONE
             end = self.runner.run(_driven(self.run))
+            check_record(self.run.journal.events, self.run.journal.ready)
             assert end == self.undisturbed, f"{end}, and undisturbed {self.undisturbed}"
         self.runner.close()
 

@@ -28,7 +28,7 @@ from agentruns.runtime.waits import DurableRunWaits
 from agentruns.testing import samples
 from agentruns.testing.drives import builder
 from agentruns.testing.history_waits import payload
-from agentruns.testing.machines.lifecycle import SCOPE, Shape, model_wait, node_wait, wait_shapes
+from agentruns.testing.machines.lifecycle import SCOPE, Shape, chances, model_wait, node_wait, wait_shapes
 from agentruns.testing.machines.lifecycle_model import LifecycleModel
 from agentruns.testing.machines.stored import StoredClock, StoredWorld, check_stored
 
@@ -137,9 +137,11 @@ class StoredLifecycleMachine(RuleBasedStateMachine):
             self.interrupts |= {wait for wait, each in self.model.waits.items() if each.due is None}
             self._settle_due(now)
 
-    @rule()
-    def succeed(self) -> None:
-        """Let the node end the run. One whose deadline has come cannot succeed any more, and fails."""
+    @rule(chance=chances)
+    def succeed(self, chance: int) -> None:
+        """Let the node end the run, now and then. One whose deadline has come cannot succeed any more, and fails."""
+        if chance:
+            return
         _Script.returns = Finish({})
         if self.model.status == "active" and self.clock.now.micros >= self.model.deadline:
             self.model.status, self.model.revision = "failed", self.model.revision + 1
@@ -152,7 +154,7 @@ class StoredLifecycleMachine(RuleBasedStateMachine):
     @rule(data=st.data(), has_scope=st.booleans())
     def resolve(self, data: st.DataObject, has_scope: bool) -> None:
         """Answer a wait, whatever it is."""
-        wait = data.draw(st.sampled_from([*self.known[-4:], str(samples.sample_id(WaitId, 1))]))
+        wait = data.draw(st.sampled_from([*self.model.waits, *self.known[-4:], str(samples.sample_id(WaitId, 1))]))
         expected = self._resolved(wait, has_scope=has_scope)
         resolver = WaitResolver.of(samples.principal(), scopes=[SCOPE] if has_scope else [])
         call = self.waits.resolve_interrupt(
@@ -176,9 +178,11 @@ class StoredLifecycleMachine(RuleBasedStateMachine):
         assert (tick.cancellations_requested, tick.runs_failed) == (is_over_time, has_expired)
         assert tick.timers_fired == self._fire_due(now)
 
-    @rule()
-    def request(self) -> None:
-        """LIF-6: ask for the end."""
+    @rule(chance=chances)
+    def request(self, chance: int) -> None:
+        """LIF-6: ask for the end, now and then."""
+        if chance:
+            return
         call = self.runs.request_cancellation(
             self.tenant, self.run_id, event_id=EventId.generate(), failure=samples.cancellation()
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
+from datetime import timedelta
 from typing import Final, cast
 
 from attrs import define, evolve, field
@@ -40,7 +41,7 @@ from agentruns.testing.strategies.behaviours import BehavingGraph, behaving_grap
 #: How a node may fail for good here; one that hangs would need its time in earnest.
 _PERMANENT: Final = ("fail", "raise", "refuse")
 _FAULTS: Final = ("none", "before", "after", "lost_answer")
-_ROUNDS: Final = 400
+_ROUNDS: Final = 2_000
 _PAUSE: Final = 0.02
 
 
@@ -96,7 +97,7 @@ class StoredReplayMachine(RuleBasedStateMachine):
     async def _begin(self) -> RunState:
         store = self.world.store
         self.committer = FaultyCommitter(RunCommitter(store))
-        self.loop = DurableAgentLoop(store, self.executables)
+        self.loop = DurableAgentLoop(store, self.executables, error_release_delay=timedelta(0))
         # What the loop commits through is the only thing that is put in another's place.
         committer, driver = cast("RunCommitter", self.committer), self.loop._driver  # noqa: SLF001
         driver._parts = evolve(driver._parts, committer=committer)  # noqa: SLF001
@@ -131,6 +132,11 @@ class StoredReplayMachine(RuleBasedStateMachine):
         self.committer.armed, self.committer.at = fault, at
         self.world.run(self._round())
 
+    @rule()
+    def read(self) -> None:
+        """LED-4: read the run as somebody does that has never seen it."""
+        assert self.world.run(self._read()) == self.state
+
     def teardown(self) -> None:
         """Let the run come to its end, and compare it."""
         if not hasattr(self, "state"):
@@ -140,7 +146,8 @@ class StoredReplayMachine(RuleBasedStateMachine):
             if self.state.status.is_terminal:
                 break
             self.world.run(self._round())
-        assert RunEnd.of(self.state) == self.undisturbed
+        end = RunEnd.of(self.state)
+        assert end == self.undisturbed, f"{end}, and undisturbed {self.undisturbed}"
         self.world.run(check_stored(self.world, self.tenant, self.request.run_id))
         calls = Counter(self.graph.calls) - self.before
         assert set(calls.values()) <= {1}

@@ -13,13 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from agentruns.domain.authority import AgentAdmissionBudgetLayer
 from agentruns.domain.budget_limits import BudgetLimits
 from agentruns.domain.scalars import TenantId
-from agentruns.domain.submission import AgentRunIds, DurableAgentAdmissionRequest
+from agentruns.domain.submission import AgentRunIds, DurableAgentAdmissionRequest, key_digest
 from agentruns.domain.submission_key import AgentSubmissionKey
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import AgentRunsError
 from agentruns.runtime.clock import DatabaseClock
 from agentruns.runtime.graph_bundle import GraphBundle
-from agentruns.runtime.preparation import prepare
+from agentruns.runtime.preparation import PreparedSubmission, prepare
 from agentruns.runtime.registry import ExecutableGraphRegistry
 from agentruns.runtime.submission import AgentRunAdmission, SubmissionStep, SubmissionSteps, submission_steps
 from agentruns.runtime.verification import RunVerifier
@@ -206,14 +206,11 @@ class SubmissionMachine(RuleBasedStateMachine):
         assert self.database.runs == {_ids(run).run_id.text for run in self.model.runs}
         stands = {number: run for number in range(len(KEYS)) if (run := self.model.under(number)) is not None}
         for number, run in stands.items():
-            digest = prepare(request_of(0, _ids(9)), executables(), key=KEYS[number]).key_digest
-            assert digest is not None
+            digest = key_digest(samples.TENANT, KEYS[number])
             assert self.database.keys[samples.TENANT, digest] == _ids(run).run_id.text
 
     def _steps(self, key: int | None, content: int, run: int) -> SubmissionSteps:
-        request = request_of(content, _ids(run), deadline=DEADLINE)
-        prepared = prepare(request, executables(), key=None if key is None else KEYS[key])
-        return submission_steps(prepared, clock=self.clock, verifier=self.verifier, is_joined=False)
+        return submission_steps(_prepared(key, content, run), clock=self.clock, verifier=self.verifier, is_joined=False)
 
     def _ended(self, steps: SubmissionSteps, step: SubmissionStep) -> tuple[str, int]:
         """Take every statement of a client that nobody interrupts."""
@@ -233,8 +230,8 @@ class SubmissionMachine(RuleBasedStateMachine):
         if made:
             self.model.runs[client.run] = Admitted(content=client.content, key=client.key)
         elif client.run in self.model.runs and self.model.runs[client.run].key is None:
-            digest = prepare(request_of(0, _ids(9)), executables(), key=KEYS[client.key or 0]).key_digest
-            if digest is not None and self.database.keys.get((samples.TENANT, digest)) == _ids(client.run).run_id.text:
+            digest = key_digest(samples.TENANT, KEYS[client.key or 0])
+            if self.database.keys.get((samples.TENANT, digest)) == _ids(client.run).run_id.text:
                 self.model.runs[client.run].key = client.key
 
     def _check(self, client: _Client, admitted: AgentRunAdmission) -> None:
@@ -263,6 +260,13 @@ class SubmissionMachine(RuleBasedStateMachine):
             assert name == "ContentionError"
 
 
+@cache
+def _prepared(key: int | None, content: int, run: int) -> PreparedSubmission:
+    request = request_of(content, _ids(run), deadline=DEADLINE)
+    return prepare(request, executables(), key=None if key is None else KEYS[key])
+
+
+@cache
 def _ids(run: int) -> AgentRunIds:
     return samples.run_ids(run + 1)
 

@@ -38,6 +38,7 @@ class MemoryJournal:
     bodies: dict[Digest, BodyRow] = field(factory=dict)
     ready: dict[int, list[str]] = field(factory=dict)
     attempt_ids: set[str] = field(factory=set)
+    _folded: list[RunState] = field(factory=list)
 
     @property
     def head(self) -> JournalHead | None:
@@ -59,11 +60,18 @@ class MemoryJournal:
             self.ready[commit.checkpoint.superstep.value] = json.loads(commit.checkpoint.ready)
 
     def fold(self, graph: ExecutableGraph) -> RunState:
-        """Read the run as a worker does that has never seen it."""
-        state = RunState.empty(self.tenant_id, self.run_id)
-        for event in self.events:
+        """Read the run as a worker does that has read it before: what is new is folded, by the same rules."""
+        state = self._folded[-1] if self._folded else RunState.empty(self.tenant_id, self.run_id)
+        known = 0 if state.head is None else state.head.sequence.value
+        for event in self.events[known:]:
             state = state.apply(event, self.bodies, graph)
+        self._folded = [state]
         return state
+
+    def refold(self, graph: ExecutableGraph) -> RunState:
+        """Read the run as a worker does that has never seen it."""
+        self._folded = []
+        return self.fold(graph)
 
     def registration(self, wait: OutstandingWait) -> WaitRegistration:
         """Read what a wait asks for."""

@@ -123,7 +123,7 @@ class BehavingGraph:
         behaviours: by node.
     """
 
-    executable: ExecutableGraph
+    executable: ExecutableGraph = field(repr=lambda graph: f"\n{graph.definition.to_mermaid()}")
     behaviours: Mapping[str, NodeBehaviour]
 
     @property
@@ -136,14 +136,13 @@ class BehavingGraph:
         )
 
 
-def behaviours(*, permanent: tuple[str, ...] = PERMANENT) -> st.SearchStrategy[NodeBehaviour]:
-    """Draw what a node does: it mostly succeeds, some of the time not at once, now and then never."""
-    never: st.SearchStrategy[str | None] = st.sampled_from([None] * 6 + list(permanent))
+def behaviours(*, permanent: tuple[str, ...] = ()) -> st.SearchStrategy[NodeBehaviour]:
+    """Draw what a node does: it succeeds, some of the time not at once; with ``permanent`` it ends in one of those."""
     return st.builds(
         NodeBehaviour,
         choice=st.integers(0, 3),
         early=st.lists(st.sampled_from(TRANSIENT), max_size=2).map(tuple),
-        always=never,
+        always=st.sampled_from(permanent) if permanent else st.none(),
         updates=st.booleans(),
     )
 
@@ -158,6 +157,8 @@ def behaving_graphs(
 ) -> BehavingGraph:
     """Draw graphs that can be run. Those that would go on for ever come to the limit of their supersteps.
 
+    At most one node fails for good: of several siblings that do, the first one would decide how the run ends.
+
     Args:
         draw: of Hypothesis.
         maximum_nodes: of the graph.
@@ -167,7 +168,9 @@ def behaving_graphs(
     definition = draw(
         compiled_graphs(maximum_nodes=maximum_nodes, maximum_supersteps=maximum_supersteps, reducer=_REDUCER)
     )
-    chosen = {str(node.node_id): draw(behaviours(permanent=permanent)) for node in definition.nodes}
+    names = [str(node.node_id) for node in definition.nodes]
+    unlucky = draw(st.sampled_from([None, None, *names]))
+    chosen = {name: draw(behaviours(permanent=permanent if name == unlucky else ())) for name in names}
     made = executable(definition, _REDUCER, schemas=schemas_of())
     nodes = {
         node.node_id: BehavingNode(
