@@ -40,7 +40,7 @@ def check_submission_laws(
     request: RequestFactory,
     *,
     tenant: TenantId | str = "laws",
-    max_examples: int = 100,
+    max_examples: int = 50,
 ) -> None:
     """Submit one piece of work in memory as several clients do that lose answers, and insist on one run.
 

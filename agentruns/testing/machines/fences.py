@@ -17,6 +17,8 @@ from agentruns.domain.graph.results import ContinueControl, NodeFailure, NodeRes
 from agentruns.domain.ids import AttemptId, CheckpointId, EventId
 from agentruns.domain.ledger.classify import Dispatchable, InFlight, ReadyNodesPlan, classify
 from agentruns.domain.ledger.drafts import AdmissionDraft, BarrierIds, Completion, Start, SuperstepDraft
+from agentruns.domain.ledger.records import AttemptStatus, NodeAttempt
+from agentruns.domain.ledger.run_data import MAX_ATTEMPTS
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.numbers import DurationMillis, FencingEpoch
 from agentruns.domain.scalars import NodeId
@@ -31,6 +33,12 @@ from agentruns.testing.samples import failure
 from agentruns.testing.simulation.journal import MemoryJournal
 
 _WORKERS: Final = 3
+#: What an attempt that ends badly advises.
+_ADVICE: Final[dict[str, RetryAdvice | None]] = {
+    "later": SafeAfter(delay=DurationMillis(500)),
+    "again": SafeAfter(delay=DurationMillis(0)),
+    "never": None,
+}
 _MOMENTS: Final = (1, 400_000, SECOND, 4 * SECOND, 4 * SECOND + 1)
 
 
@@ -109,10 +117,40 @@ class FenceMachine(RuleBasedStateMachine):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.workers)
-    @rule(data=st.data(), advice=st.none() | st.sampled_from([0, 500]), succeeds=st.booleans())
-    def go_on(self, data: st.DataObject, advice: int | None, succeeds: bool) -> None:
-        """Let a worker do what its own view of the run says is next."""
+    @rule(data=st.data(), ends=st.lists(st.sampled_from(["later", "again", "never", "well", "well"]), max_size=6))
+    def go_on(self, data: st.DataObject, ends: list[str]) -> None:
+        """Let a worker do some of what its own view of the run says is next; its attempts end as drawn."""
         worker = self._one(data)
+        for end in ends:
+            self._move(worker, end)
+
+    @rule(data=st.data(), beside=st.sampled_from([-1, 0, 1]))
+    def intrude(self, data: st.DataObject, beside: int) -> None:
+        """Offer the fold whatever could be written at the head, under the epochs around the last one that wrote.
+
+        It is offered at the instant at which a retry is permitted, or a microsecond before or after it. What is legal
+        is worked out here anew; nothing of it is kept.
+        """
+        state = self.journal.fold(graph())
+        epoch = max(1, state.epoch + beside)
+        gates = [last.retry_not_before for last in state.nodes.values() if last.retry_not_before is not None]
+        instants = [self.now, *(gate.plus_micros(micros) for gate in gates for micros in (-1, 0))]
+        now = data.draw(st.sampled_from([each for each in instants if each >= self.now]))
+        for node_id in (NodeId("a"), NodeId("b")):
+            last = state.nodes.get(node_id)
+            may_start = epoch >= state.epoch and (last is None or _may_follow(last, epoch, now))
+            may_end = epoch >= state.epoch and last is not None and last.is_executing_under(epoch)
+            offer = _Offer(state=state, epoch=epoch, now=now)
+            assert offer.is_accepted(starts=(_start(node_id),)) == may_start
+            for end in ("well", "never"):
+                assert offer.is_accepted(completions=(_completion(node_id, end),)) == may_end
+
+    def teardown(self) -> None:
+        """Read the record as a whole: nothing that a stale worker believed has come into it."""
+        check_record(self.journal.events, self.journal.ready)
+        self.journal.refold(graph())
+
+    def _move(self, worker: _Worker, end: str) -> None:
         plan = self._plan(worker)
         if plan is None:
             return
@@ -122,38 +160,9 @@ class FenceMachine(RuleBasedStateMachine):
             ids = BarrierIds(event_id=EventId.generate(), checkpoint_id=CheckpointId.generate())
             self._commit(worker, self._draft(worker, barrier=ids))
         elif running:
-            node_id = data.draw(st.sampled_from(running))
-            self._commit(worker, self._draft(worker, completions=(_completion(node_id, succeeds, advice),)))
+            self._commit(worker, self._draft(worker, completions=(_completion(running[0], end),)))
         elif startable:
-            node_id = data.draw(st.sampled_from(startable))
-            self._commit(worker, self._draft(worker, starts=(_start(node_id),)), starts=True)
-
-    @precondition(lambda self: self.workers)
-    @rule(data=st.data())
-    def intrude(self, data: st.DataObject) -> None:
-        """Offer the fold whatever a worker could write that has read everything, under an old fence or a live one.
-
-        What is legal is worked out here anew; nothing of it is kept.
-        """
-        epoch, fresh = self._one(data).fence.epoch, self.journal.fold(graph())
-        for node_id in (NodeId("a"), NodeId("b")):
-            last = fresh.nodes.get(node_id)
-            is_open = last is not None and last.status.value == "executing"
-            may_start = last is None or (is_open and last.epoch < epoch)
-            if last is not None and last.retry_not_before is not None:
-                may_start = last.retry_not_before <= self.now
-            may_start = may_start and (last is None or last.attempt < 64)  # noqa: PLR2004  # the bound of the spec
-            may_end = is_open and last is not None and last.epoch == epoch
-            is_current = epoch >= fresh.epoch
-            assert self._is_accepted(fresh, epoch, starts=(_start(node_id),)) == (may_start and is_current)
-            for succeeds in (True, False):
-                end = _completion(node_id, succeeds, None)
-                assert self._is_accepted(fresh, epoch, completions=(end,)) == (may_end and is_current)
-
-    def teardown(self) -> None:
-        """Read the record as a whole: nothing that a stale worker believed has come into it."""
-        check_record(self.journal.events, self.journal.ready)
-        self.journal.refold(graph())
+            self._commit(worker, self._draft(worker, starts=(_start(startable[-1]),)), starts=True)
 
     def _one(self, data: st.DataObject) -> _Worker:
         return self.workers[data.draw(st.sampled_from(sorted(self.workers)))]
@@ -193,11 +202,22 @@ class FenceMachine(RuleBasedStateMachine):
             self.journal.append(commit)
             worker.state = commit.state
 
-    def _is_accepted(
-        self, state: RunState, epoch: int, *, starts: tuple[Start, ...] = (), completions: tuple[Completion, ...] = ()
-    ) -> bool:
+
+@define(kw_only=True)
+class _Offer:
+    """Ask the fold about one commit, without keeping it."""
+
+    state: RunState
+    epoch: int
+    now: Timestamp
+
+    def is_accepted(self, *, starts: tuple[Start, ...] = (), completions: tuple[Completion, ...] = ()) -> bool:
         draft = SuperstepDraft(
-            state=state, graph=graph(), epoch=FencingEpoch(epoch), starts=starts, completions=completions
+            state=self.state,
+            graph=graph(),
+            epoch=FencingEpoch(self.epoch),
+            starts=starts,
+            completions=completions,
         )
         try:
             draft.build(self.now)
@@ -206,16 +226,24 @@ class FenceMachine(RuleBasedStateMachine):
         return True
 
 
+def _may_follow(last: NodeAttempt, epoch: int, now: Timestamp) -> bool:
+    """Say whether another attempt may be started: a takeover, or a retry whose time has come."""
+    if last.attempt == MAX_ATTEMPTS:
+        return False
+    if last.status is AttemptStatus.EXECUTING:
+        return last.epoch < epoch
+    return last.retry_not_before is not None and last.retry_not_before <= now
+
+
 def _start(node_id: NodeId) -> Start:
     return Start(node_id=node_id, event_id=EventId.generate(), attempt_id=AttemptId.generate())
 
 
-def _completion(node_id: NodeId, succeeds: bool, advice: int | None) -> Completion:
+def _completion(node_id: NodeId, end: str) -> Completion:
     body: NodeResult | NodeFailure
-    if succeeds:
+    if end == "well":
         update = Update(data=BoundedJson.of({str(node_id): 1}))
         body = NodeResult(state_change=update, control=ContinueControl(), bindings=(), usage=BudgetUsage.zero())
     else:
-        retry: RetryAdvice | None = None if advice is None else SafeAfter(delay=DurationMillis(advice))
-        body = NodeFailure(failure=failure(retry_advice=retry), usage=BudgetUsage.zero())
+        body = NodeFailure(failure=failure(retry_advice=_ADVICE[end]), usage=BudgetUsage.zero())
     return Completion(node_id=node_id, event_id=EventId.generate(), body=body)

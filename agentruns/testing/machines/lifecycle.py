@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -17,8 +18,16 @@ from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.graph.nodes import GraphNode
 from agentruns.domain.graph.results import TerminalControl, WaitControl
 from agentruns.domain.ids import WaitId
-from agentruns.domain.ledger.drafts import CancellationRequestDraft, FailureDraft, FiringDraft, ResolutionDraft
+from agentruns.domain.ledger.drafts import (
+    CancellationRequestDraft,
+    FailureDraft,
+    FiringDraft,
+    ResolutionDraft,
+    Start,
+    SuperstepDraft,
+)
 from agentruns.domain.ledger.outcomes import CancellationRequest, StoredFailure
+from agentruns.domain.scalars import NodeId
 from agentruns.domain.scopes import ScopeSet
 from agentruns.domain.timestamps import Timestamp
 from agentruns.domain.waits import NodeWait, WaitResolution, WaitResolver
@@ -47,7 +56,7 @@ _WORDS: Final = {
 Shape: TypeAlias = tuple[bool, int | None, bool]
 
 #: What ends a run is tried seldom, so that runs live for a while.
-chances: Final = st.integers(0, 5)
+chances: Final = st.integers(0, 3)
 wait_shapes: Final = st.lists(
     st.tuples(st.booleans(), st.sampled_from([None, 1, 5, 1000]), st.booleans()), min_size=1, max_size=3
 )
@@ -122,43 +131,44 @@ class LifecycleMachine(RuleBasedStateMachine):
     def resolve(self, data: st.DataObject, has_scope: bool) -> None:
         """Answer a wait, whatever it is."""
         wait = self._any(data)
-        scopes = ScopeSet.of(SCOPE) if has_scope else ScopeSet()
-        resolver = WaitResolver(principal=principal(), scopes=scopes)
-        draft = ResolutionDraft(
-            state=self.run.state,
-            event_id=self.run.event_id(),
-            wait_id=WaitId(wait),
-            resolution=WaitResolution(resolver=resolver, payload=payload(1)),
-        )
-        self._control(self.model.resolve(wait, has_scope=has_scope, now=self.run.now.micros), draft.build)
+        expected = self.model.resolve(wait, has_scope=has_scope, now=self._now)
+        self._control(expected, self._resolution(wait, has_scope=has_scope).build)
 
     @rule(data=st.data())
     def fire(self, data: st.DataObject) -> None:
         """Let a wait fire, whatever it is."""
         wait = self._any(data)
-        draft = FiringDraft(state=self.run.state, event_id=self.run.event_id(), wait_id=WaitId(wait))
-        self._control(self.model.fire(wait, self.run.now.micros), draft.build)
+        self._control(self.model.fire(wait, self._now), self._firing(wait).build)
 
     @rule()
     def expire(self) -> None:
         """End the run because nobody answered."""
-        outcome = StoredFailure(failure=failure(code="agent.interrupt.expired"), usage=self.run.state.usage)
-        draft = FailureDraft(state=self.run.state, epoch=None, event_id=self.run.event_id(), outcome=outcome)
-        self._control(self.model.expire(self.run.now.micros), draft.build)
+        self._control(self.model.expire(self._now), self._expiry().build)
 
     @rule(by_deadline=st.booleans(), chance=chances)
     def request(self, by_deadline: bool, chance: int) -> None:
         """Ask for the end, now and then; because of a deadline at any time."""
-        if chance and not by_deadline:
-            return
-        code = str(DEADLINE_EXPIRED) if by_deadline else "sample.cancelled"
-        draft = CancellationRequestDraft(
-            state=self.run.state,
-            event_id=self.run.event_id(),
-            request=CancellationRequest(failure=failure(category=FailureCategory.CANCELLED, code=code)),
-            by_deadline=by_deadline,
-        )
-        self._control(self.model.request(self.run.now.micros, by_deadline=by_deadline), draft.build)
+        if by_deadline or chance == 0:
+            expected = self.model.request(self._now, by_deadline=by_deadline)
+            self._control(expected, self._request(by_deadline=by_deadline).build)
+
+    @rule(data=st.data(), beside=st.sampled_from([-1, 0, 1]))
+    def offer_everything(self, data: st.DataObject, beside: int) -> None:
+        """Offer a start, and all that the control plane may do, at an instant that matters; nothing of it is kept."""
+        waits = self.model.waits.values()
+        instants = [wait.due or wait.expires for wait in waits] + [self.model.deadline]
+        later = [Timestamp(each + beside) for each in instants if each is not None and each + beside >= self._now]
+        at = data.draw(st.sampled_from([self.run.now, *later]))
+        for wait in [*self.model.waits, *self.model.recent, str(sample_id(WaitId, 1))]:
+            for has_scope in (True, False):
+                draft = self._resolution(wait, has_scope=has_scope)
+                self._offer(draft.build, at, deepcopy(self.model).resolve(wait, has_scope=has_scope, now=at.micros))
+            self._offer(self._firing(wait).build, at, deepcopy(self.model).fire(wait, at.micros))
+        self._offer(self._expiry().build, at, deepcopy(self.model).expire(at.micros))
+        self._offer(self._start().build, at, deepcopy(self.model).work())
+        for by_deadline in (True, False):
+            expected = deepcopy(self.model).request(at.micros, by_deadline=by_deadline)
+            self._offer(self._request(by_deadline=by_deadline).build, at, expected)
 
     # --- what always holds -----------------------------------------------------------------------------------------
 
@@ -178,12 +188,51 @@ class LifecycleMachine(RuleBasedStateMachine):
         """Read the record as a whole."""
         check_record(self.journal.events, self.journal.ready)
 
+    @property
+    def _now(self) -> int:
+        return self.run.now.micros
+
+    def _resolution(self, wait: str, *, has_scope: bool) -> ResolutionDraft:
+        scopes = ScopeSet.of(SCOPE) if has_scope else ScopeSet()
+        resolver = WaitResolver(principal=principal(), scopes=scopes)
+        return ResolutionDraft(
+            state=self.run.state,
+            event_id=self.run.event_id(),
+            wait_id=WaitId(wait),
+            resolution=WaitResolution(resolver=resolver, payload=payload(1)),
+        )
+
+    def _start(self) -> SuperstepDraft:
+        run = self.run
+        start = Start(node_id=NodeId("a"), event_id=run.event_id(), attempt_id=run.attempt_id())
+        return SuperstepDraft(state=run.state, graph=graph(), epoch=run.epoch, starts=(start,))
+
+    def _firing(self, wait: str) -> FiringDraft:
+        return FiringDraft(state=self.run.state, event_id=self.run.event_id(), wait_id=WaitId(wait))
+
+    def _expiry(self) -> FailureDraft:
+        outcome = StoredFailure(failure=failure(code="agent.interrupt.expired"), usage=self.run.state.usage)
+        return FailureDraft(state=self.run.state, epoch=None, event_id=self.run.event_id(), outcome=outcome)
+
+    def _request(self, *, by_deadline: bool) -> CancellationRequestDraft:
+        code = str(DEADLINE_EXPIRED) if by_deadline else "sample.cancelled"
+        reason = failure(category=FailureCategory.CANCELLED, code=code)
+        return CancellationRequestDraft(
+            state=self.run.state,
+            event_id=self.run.event_id(),
+            request=CancellationRequest(failure=reason),
+            by_deadline=by_deadline,
+        )
+
     def _any(self, data: st.DataObject) -> str:
         """Draw a wait: mostly one that is outstanding, else one of earlier or one that never was."""
         return data.draw(st.sampled_from([*self.model.waits, *self.waits[-4:], str(sample_id(WaitId, 1))]))
 
     def _control(self, expected: str, build: Callable[[Timestamp], Any]) -> None:
         self._hold(expected, lambda: self.run.commits.append(build(self.run.now)))
+
+    def _offer(self, build: Callable[[Timestamp], Any], at: Timestamp, expected: str) -> None:
+        self._hold(expected, lambda: build(at))
 
     def _hold(self, expected: str, call: Callable[[], object]) -> None:
         """Make a call, and hold how it ends against the model."""

@@ -47,13 +47,14 @@ class _Worker:
 
     Attributes:
         name: of its fence, in the model.
-        attempts: how many starts it has seen.
+        before: what it believed before its last write.
     """
 
     fence: RunFence
     name: Fence
     state: RunState
     expires: Timestamp
+    before: RunState | None = None
 
 
 class StoredFenceMachine(RuleBasedStateMachine):
@@ -144,14 +145,18 @@ class StoredFenceMachine(RuleBasedStateMachine):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.workers)
-    @rule(data=st.data())
-    def write(self, data: st.DataObject) -> None:
-        """LEA-10, LEA-17: start the node, or end the attempt that is under way, as the worker's own view has it."""
+    @rule(data=st.data(), is_behind=st.booleans())
+    def write(self, data: st.DataObject, is_behind: bool) -> None:
+        """LEA-10, LEA-17: start the node, or end the attempt that is under way, as the worker's own view has it.
+
+        One that is behind has forgotten its last write: the head has moved under its very fence.
+        """
         worker = self._one(data)
-        draft = self._draft(worker)
-        if draft is None or worker.state.head is None:
+        state = worker.before if is_behind and worker.before is not None else worker.state
+        draft = self._draft(worker, state)
+        if draft is None or state.head is None:
             return
-        head, starts = worker.state.head, bool(draft.starts)
+        head, starts = state.head, bool(draft.starts)
         plan = CommitPlan(fence=worker.fence, head=head, build=draft.build, size=0)
         now = self.clock.now.micros
         expected = self.lease.commit(worker.name, head.sequence.value, now, events=1, starts=starts)
@@ -159,7 +164,7 @@ class StoredFenceMachine(RuleBasedStateMachine):
         assert answer == expected
         if result is not None:
             assert result.outcome.value == "committed"
-            worker.state = result.draft.state
+            worker.before, worker.state = state, result.draft.state
 
     @precondition(lambda self: self.workers)
     @rule(data=st.data())
@@ -200,9 +205,9 @@ class StoredFenceMachine(RuleBasedStateMachine):
         except RefusedError as error:
             return error.reason, None
 
-    def _draft(self, worker: _Worker) -> SuperstepDraft | None:
+    def _draft(self, worker: _Worker, state: RunState) -> SuperstepDraft | None:
         """Plan what the worker believes to be next; ``None`` where its own view of the run forbids any."""
-        last = worker.state.nodes.get(_NODE)
+        last = state.nodes.get(_NODE)
         starts: tuple[Start, ...] = ()
         completions: tuple[Completion, ...] = ()
         if last is not None and last.is_executing_under(worker.fence.epoch.value):
@@ -210,7 +215,7 @@ class StoredFenceMachine(RuleBasedStateMachine):
         elif last is None or last.attempt < 64:  # noqa: PLR2004  # the bound of the spec
             starts = (Start(node_id=_NODE, event_id=EventId.generate(), attempt_id=AttemptId.generate()),)
         draft = SuperstepDraft(
-            state=worker.state,
+            state=state,
             graph=executables().resolve(bundle().graph.definition_digest),
             epoch=worker.fence.epoch,
             completions=completions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 from agentruns.testing.machines.fences import FenceMachine
@@ -10,6 +11,7 @@ from agentruns.testing.machines.replay import ReplayMachine
 from agentruns.testing.machines.running import run_machine
 from agentruns.testing.machines.submission import SubmissionMachine
 
+pytestmark = pytest.mark.timeout(3_600)  # of the nightly profile
 _EXAMPLES = settings().max_examples
 
 
@@ -26,4 +28,4 @@ def test_lifecycles() -> None:
 
 
 def test_replays() -> None:
-    run_machine(ReplayMachine, examples=_EXAMPLES, steps=15)
+    run_machine(ReplayMachine, examples=_EXAMPLES // 2, steps=15)

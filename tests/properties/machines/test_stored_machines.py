@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 from agentruns.testing.machines.running import run_machine
@@ -11,6 +12,7 @@ from agentruns.testing.machines.stored_lifecycle import StoredLifecycleMachine
 from agentruns.testing.machines.stored_replay import StoredReplayMachine
 from agentruns.testing.machines.stored_submission import StoredSubmissionMachine
 
+pytestmark = pytest.mark.timeout(3_600)  # of the nightly profile
 #: An example on a server costs as much as many on the pure domain.
 _EXAMPLES = max(6, settings().max_examples // 10)
 

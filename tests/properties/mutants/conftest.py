@@ -8,18 +8,19 @@ from typing import Any, Final, cast
 import pytest
 from attrs import evolve, frozen
 from sqlalchemy import false
-from sqlalchemy.dialects.postgresql import Insert
 
 from agentruns.domain.ledger import fold, rules_ends, rules_nodes, rules_waits
 from agentruns.domain.ledger.classify import Completed, ReadyNodesPlan
 from agentruns.domain.ledger.kinds import EventKind
-from agentruns.domain.ledger.records import AttemptStatus, OutstandingWait
+from agentruns.domain.ledger.records import AttemptStatus, OutstandingWait, SettledWait, WaitSettlement
 from agentruns.domain.ledger.step import Step
 from agentruns.domain.status import RunStatus
 from agentruns.domain.submission import MutationOutcome
+from agentruns.domain.waits import WaitClass
 from agentruns.runtime import submission
 from agentruns.runtime.committer import CommitPlan, RunCommitter
 from agentruns.runtime.driver.drive import Drive
+from agentruns.store.admissions import Admissions
 from agentruns.store.statements import leases, run_commit, submit
 from agentruns.testing.machines.stored import StoredWorld, open_stored
 
@@ -73,13 +74,11 @@ def _takes_any_epoch(_original: Any) -> Any:
 
 
 def _fires_at_once(patch: pytest.MonkeyPatch) -> None:
-    original: Any = rules_waits.fired
-
     def fired(step: Step, data: Any) -> Any:
-        due = [wait.due_at for wait in step.state.waits if wait.wait_id == data.wait_id]
-        if due and due[0] is not None and step.event.recorded_at < due[0]:
-            step = evolve(step, event=evolve(step.event, recorded_at=due[0]))
-        return original(step, data)
+        wait = rules_waits._outstanding(step, data.wait_id, WaitClass.TIMER)
+        how, sequence = WaitSettlement.FIRED, step.event.sequence
+        settled = SettledWait(wait_id=wait.wait_id, how=how, position=wait.position, sequence=sequence)
+        return rules_waits._settling(step, settled)
 
     patch.setitem(cast("dict[EventKind, Any]", fold.RULES), EventKind.TIMER_FIRED, fired)
 
@@ -143,14 +142,11 @@ def _takes_what_is_leased(original: Any) -> Any:
     return lambda item, now: [(false() if told == "leased" else each, told) for each, told in original(item, now)]
 
 
-def _arbitrates_keys_alone(patch: pytest.MonkeyPatch) -> None:
-    class KeysOnly(Insert):
-        inherit_cache = True
+def _admits_all(original: Any) -> Any:
+    def add(self: Admissions, items: Any) -> Any:
+        return evolve(original(self, items), admitted=(True,) * len(items))
 
-        def on_conflict_do_nothing(self, **_target: Any) -> Any:  # type: ignore[override]
-            return super().on_conflict_do_nothing(index_elements=["tenant_id", "key_digest"])
-
-    patch.setattr(submit, "insert", KeysOnly)
+    return add
 
 
 # --- the driver ------------------------------------------------------------------------------------------------------
@@ -209,7 +205,7 @@ _OF_SUBMISSIONS: Final[dict[str, tuple[str, Patch]]] = {
         _set(submission, "_built_in_time", lambda prepared, stamp: prepared.build(stamp)),
     ),
     "second key for one run": ("SubmissionMachine", _set(submission, "_refuse_other_run", lambda *_arguments: None)),
-    "key arbitrates alone": ("StoredSubmissionMachine", _arbitrates_keys_alone),
+    "lost race answers committed": ("StoredSubmissionMachine", replaced(Admissions, "add", _admits_all)),
 }
 _OF_LEASES: Final[dict[str, tuple[str, Patch]]] = {
     "stale fence predicate dropped": ("StoredFenceMachine", _without("stale_fence")),

@@ -33,7 +33,7 @@ def graph(deployment: Deployment) -> GraphBuilder:
 
 
 def test_equal_requests_make_one_run(deployment: Deployment, graph: GraphBuilder) -> None:
-    check_submission_laws(deployment, lambda app: app.request(graph, input={"text": "?"}))
+    check_submission_laws(deployment, lambda app: app.request(graph, input={"text": "?"}), max_examples=15)
 
 
 def test_a_deadline_that_is_made_afresh_is_found(deployment: Deployment, graph: GraphBuilder) -> None:
