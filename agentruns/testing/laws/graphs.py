@@ -60,7 +60,8 @@ def check_graph_laws(
         state: what the run begins with; by default the input.
         answer: called with each interrupt, gives the answer; one that gives ``None`` lets the interrupt expire.
         reset: called before each run; puts what the nodes call outside back to its beginning.
-        observe: called after each run; says what the nodes have done outside, by something that can be compared.
+        observe: called after each run; says what the nodes have done outside, by something that can be compared. Effect
+            keys may be part of it: they are the same in every run.
         same_end: whether equal ends are asked for; not for nodes that decide by chance, or by a model.
         node_timeout: seconds that a node has; after that it has failed.
         max_examples: how many runs are tried.
@@ -75,7 +76,7 @@ def check_graph_laws(
     definition = graphs.compiled(graph)
     trial = GraphTrial(
         graph=graphs.executables.resolve(definition.definition_digest),
-        request=lambda: graphs.request(graph, tenant_id=_TENANT, input=input, state=state),
+        request=graphs.request(graph, tenant_id=_TENANT, input=input, state=state),
         answer=answer,
         node_timeout=node_timeout,
         reset=reset,

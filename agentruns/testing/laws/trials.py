@@ -44,13 +44,13 @@ class GraphTrial:
     """Run one graph as often as is asked for, each time in a world that begins anew.
 
     Attributes:
-        request: makes the submission; equal content each time.
+        request: the submission, the same each time, so that the keys of effects are the same too.
         reset: makes the world outside as it was before.
         observe: says what the world outside looks like.
     """
 
     graph: ExecutableGraph
-    request: Callable[[], DurableAgentAdmissionRequest]
+    request: DurableAgentAdmissionRequest
     answer: Answer | None
     node_timeout: float
     reset: Callable[[], object] | None
@@ -62,7 +62,7 @@ class GraphTrial:
             self.reset()
         run = SimulatedRun(
             graph=self.graph,
-            request=self.request(),
+            request=self.request,
             schedule=schedule,
             answer=self.answer,
             node_timeout=self.node_timeout,

@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.failure import RetryAdvice, SafeAfter
@@ -70,6 +70,7 @@ class FenceMachine(RuleBasedStateMachine):
         self.lease = LeaseModel(duration=4 * SECOND, horizon=60 * SECOND)
         self.workers: dict[int, _Worker] = {}
         self.attempts = 0
+        self.turns = 0
         request = sample_request(graph())
         self.journal = MemoryJournal(request.tenant_id, request.run_id)
         self.journal.append(AdmissionDraft.of(request, graph()).build(self.now))
@@ -116,26 +117,28 @@ class FenceMachine(RuleBasedStateMachine):
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.workers)
     @rule(data=st.data(), ends=st.lists(st.sampled_from(["later", "again", "never", "well", "well"]), max_size=6))
     def go_on(self, data: st.DataObject, ends: list[str]) -> None:
         """Let a worker do some of what its own view of the run says is next; its attempts end as drawn."""
+        if not self.workers:
+            self.claim(worker=0, by_force=True)
         worker = self._one(data)
         for end in ends:
             self._move(worker, end)
 
-    @rule(data=st.data(), beside=st.sampled_from([-1, 0, 1]))
-    def intrude(self, data: st.DataObject, beside: int) -> None:
+    @invariant()
+    def the_fold_refuses_whoever_intrudes(self) -> None:
         """Offer the fold whatever could be written at the head, under the epochs around the last one that wrote.
 
-        It is offered at the instant at which a retry is permitted, or a microsecond before or after it. What is legal
-        is worked out here anew; nothing of it is kept.
+        It is offered now, or at the instant at which a retry is permitted, or a microsecond before. What is legal is
+        worked out here anew; nothing of it is kept.
         """
-        state = self.journal.fold(graph())
-        epoch = max(1, state.epoch + beside)
+        state, self.turns = self.journal.fold(graph()), self.turns + 1
+        epoch = max(1, state.epoch + self.turns % 3 - 1)
         gates = [last.retry_not_before for last in state.nodes.values() if last.retry_not_before is not None]
-        instants = [self.now, *(gate.plus_micros(micros) for gate in gates for micros in (-1, 0))]
-        now = data.draw(st.sampled_from([each for each in instants if each >= self.now]))
+        instants = [*(gate.plus_micros(micros) for gate in gates for micros in (-1, 0)), self.now]
+        later = [each for each in instants if each >= self.now]
+        now = later[self.turns % len(later)]
         for node_id in (NodeId("a"), NodeId("b")):
             last = state.nodes.get(node_id)
             may_start = epoch >= state.epoch and (last is None or _may_follow(last, epoch, now))

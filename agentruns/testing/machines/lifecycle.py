@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -76,7 +75,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         self.run = ScriptedRun(graph())
         self.model = LifecycleModel(deadline=DEADLINE.micros)
         self.journal = MemoryJournal(self.run.state.tenant_id, self.run.state.run_id)
-        self.stored = 0
+        self.stored = self.turns = 0
         self.waits: list[str] = []
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -152,22 +151,24 @@ class LifecycleMachine(RuleBasedStateMachine):
             expected = self.model.request(self._now, by_deadline=by_deadline)
             self._control(expected, self._request(by_deadline=by_deadline).build)
 
-    @rule(data=st.data(), beside=st.sampled_from([-1, 0, 1]))
-    def offer_everything(self, data: st.DataObject, beside: int) -> None:
+    @invariant()
+    def every_offer_is_judged_as_the_model_does(self) -> None:
         """Offer a start, and all that the control plane may do, at an instant that matters; nothing of it is kept."""
+        self.turns += 1
         waits = self.model.waits.values()
         instants = [wait.due or wait.expires for wait in waits] + [self.model.deadline]
-        later = [Timestamp(each + beside) for each in instants if each is not None and each + beside >= self._now]
-        at = data.draw(st.sampled_from([self.run.now, *later]))
+        later = [each + beside for each in instants if each is not None for beside in (-1, 0)]
+        possible = [self._now, *(each for each in later if each >= self._now)]
+        at = Timestamp(possible[self.turns % len(possible)])
         for wait in [*self.model.waits, *self.model.recent, str(sample_id(WaitId, 1))]:
             for has_scope in (True, False):
                 draft = self._resolution(wait, has_scope=has_scope)
-                self._offer(draft.build, at, deepcopy(self.model).resolve(wait, has_scope=has_scope, now=at.micros))
-            self._offer(self._firing(wait).build, at, deepcopy(self.model).fire(wait, at.micros))
-        self._offer(self._expiry().build, at, deepcopy(self.model).expire(at.micros))
-        self._offer(self._start().build, at, deepcopy(self.model).work())
+                self._offer(draft.build, at, self.model.copy().resolve(wait, has_scope=has_scope, now=at.micros))
+            self._offer(self._firing(wait).build, at, self.model.copy().fire(wait, at.micros))
+        self._offer(self._expiry().build, at, self.model.copy().expire(at.micros))
+        self._offer(self._start().build, at, self.model.copy().work())
         for by_deadline in (True, False):
-            expected = deepcopy(self.model).request(at.micros, by_deadline=by_deadline)
+            expected = self.model.copy().request(at.micros, by_deadline=by_deadline)
             self._offer(self._request(by_deadline=by_deadline).build, at, expected)
 
     # --- what always holds -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 
 @frozen(kw_only=True)
@@ -48,6 +48,10 @@ class LifecycleModel:
     def is_over(self) -> bool:
         """Whether nothing follows."""
         return self.status in ("succeeded", "failed", "cancelled")
+
+    def copy(self) -> LifecycleModel:
+        """Give a model to try something with."""
+        return evolve(self, waits=dict(self.waits), settled=dict(self.settled), recent=set(self.recent))
 
     def work(self) -> str:
         """Execute a node."""

@@ -40,7 +40,7 @@ from agentruns.testing.strategies.behaviours import BehavingGraph, behaving_grap
 
 #: How a node may fail for good here; one that hangs would need its time in earnest.
 _PERMANENT: Final = ("fail", "raise", "refuse")
-_FAULTS: Final = ("none", "before", "after", "lost_answer")
+_FAULTS: Final = ("none", "lost_answer", "before", "after", "lost_answer")
 _ROUNDS: Final = 2_000
 _PAUSE: Final = 0.02
 

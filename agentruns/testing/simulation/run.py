@@ -42,12 +42,14 @@ from agentruns.runtime.evidence import LedgerEvidence
 from agentruns.runtime.run_failures import failure_of, rejected_result, result_refusal
 from agentruns.runtime.settled_waits import SettledRunWait
 from agentruns.testing.histories import BEGIN
+from agentruns.testing.samples import sample_id
 from agentruns.testing.simulation.journal import MemoryJournal
 from agentruns.testing.simulation.schedule import Fault, Schedule, WorkerDiedError
 from agentruns.testing.simulation.settling import Answer, settle
 
 Build: TypeAlias = Callable[[Timestamp], DraftedCommit]
 
+_CHECKPOINTS: Final = 1_000_000
 _EVENTS: Final = 65_536
 _PARALLEL: Final = 64
 _A_MOMENT: Final = timedelta(milliseconds=1)
@@ -160,7 +162,8 @@ class SimulatedRun:
         except BarrierRejectedError as error:
             self._blocked(GraphBlockers(barrier_rejected=error.reason))
             return
-        event_id, checkpoint_id = EventId.generate(), CheckpointId.generate()
+        # A checkpoint is part of the effect keys of its nodes, which are to be the same in every simulation of a run.
+        event_id, checkpoint_id = EventId.generate(), sample_id(CheckpointId, _CHECKPOINTS + int(self.state.superstep))
         if plan.disposition is BarrierDisposition.CONTINUE:
             ids = BarrierIds(event_id=event_id, checkpoint_id=checkpoint_id)
             self.keep("the end of the step", self._superstep(barrier=ids).build)

@@ -20,11 +20,11 @@ def test_submissions() -> None:
 
 
 def test_fences() -> None:
-    run_machine(FenceMachine, examples=_EXAMPLES, steps=40)
+    run_machine(FenceMachine, examples=_EXAMPLES, steps=25)
 
 
 def test_lifecycles() -> None:
-    run_machine(LifecycleMachine, examples=_EXAMPLES, steps=40)
+    run_machine(LifecycleMachine, examples=_EXAMPLES // 2, steps=25)
 
 
 def test_replays() -> None:

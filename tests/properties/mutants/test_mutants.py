@@ -23,15 +23,15 @@ from agentruns.testing.machines.submission import SubmissionMachine
 TABLE = Path(__file__).parents[3] / "docs" / "reference" / "mutants.md"
 #: Machines on the pure domain, with how many examples they are given and how many steps each.
 PURE: dict[str, tuple[type[RuleBasedStateMachine], int, int]] = {
-    "FenceMachine": (FenceMachine, 40, 20),
-    "LifecycleMachine": (LifecycleMachine, 30, 25),
+    "FenceMachine": (FenceMachine, 30, 20),
+    "LifecycleMachine": (LifecycleMachine, 20, 20),
     "ReplayMachine": (ReplayMachine, 12, 8),
     "SubmissionMachine": (SubmissionMachine, 40, 20),
 }
 #: Those on a server.
 STORED: dict[str, tuple[Any, int, int]] = {
     "StoredFenceMachine": (StoredFenceMachine, 12, 25),
-    "StoredReplayMachine": (StoredReplayMachine, 8, 5),
+    "StoredReplayMachine": (StoredReplayMachine, 10, 5),
     "StoredSubmissionMachine": (StoredSubmissionMachine, 6, 8),
 }
 

@@ -65,6 +65,6 @@ def test_simulations_need_no_hypothesis() -> None:
         " agentruns.testing.machines.record_laws; print('hypothesis' in sys.modules)"
     )
     done = subprocess.run(  # noqa: S603  # our own code
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
     )
     assert done.stdout == "False\n"

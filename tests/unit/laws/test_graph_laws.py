@@ -85,6 +85,13 @@ def test_a_payment_with_the_key_of_its_effect_keeps_every_law() -> None:
     assert bank.booked() == [5]
 
 
+def test_the_keys_of_effects_are_the_same_in_every_run() -> None:
+    bank = Bank()
+    deployment, graph = shop(bank, is_keyed=True)
+    observe = lambda: dict(bank.payments)  # noqa: E731
+    check_graph_laws(deployment, graph, input={"cents": 5}, reset=bank.reset, observe=observe, max_examples=10)
+
+
 def siblings(*, reducer: GraphReducer | None = None, seen: list[str]) -> tuple[Deployment, GraphBuilder]:
     """Make two nodes that run side by side and note, past the state, who was first."""
     deployment = Deployment(issuer="https://example.com/", subject="siblings")
