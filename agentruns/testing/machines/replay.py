@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from attrs import define, field
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agentruns.domain.payload import JournalPayload
 from agentruns.domain.waits import InterruptRegistration
@@ -89,10 +89,6 @@ class ReplayMachine(RuleBasedStateMachine):
             graph=executable, request=request, schedule=schedule, answer=_answer, node_timeout=_PATIENCE
         )
 
-    def _is_under_way(self) -> bool:
-        return not self.run.state.status.is_terminal
-
-    @precondition(_is_under_way)
     @rule(
         fault=st.sampled_from(Fault),
         at=st.integers(0, 2),
@@ -101,21 +97,19 @@ class ReplayMachine(RuleBasedStateMachine):
         widest=st.sampled_from([1, 64]),
     )
     def turn(self, fault: Fault, at: int, backwards: bool, is_overlapping: bool, widest: int) -> None:
-        """Take a turn in which one commit may fail."""
+        """Take a turn in which one commit may fail; a run that is over is read from its first event instead."""
+        if self.run.state.status.is_terminal:
+            assert self.run.journal.refold(self.graph.executable) == self.run.state
+            return
         self.schedule.armed, self.schedule.at = fault, at
         self.schedule.backwards, self.schedule.is_overlapping, self.schedule.widest = backwards, is_overlapping, widest
         self.runner.run(self.run.turn())
 
-    @precondition(_is_under_way)
     @rule()
     def die(self) -> None:
         """Lose the worker between two turns."""
-        self.run.replace_worker()
-
-    @rule()
-    def read(self) -> None:
-        """LED-4: read the run from its first event."""
-        assert self.run.journal.refold(self.graph.executable) == self.run.state
+        if not self.run.state.status.is_terminal:
+            self.run.replace_worker()
 
     @invariant()
     def the_state_is_what_is_stored(self) -> None:

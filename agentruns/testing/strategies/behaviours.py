@@ -15,6 +15,7 @@ from typing import Any, Final
 from attrs import evolve, field, frozen
 from hypothesis import strategies as st
 
+from agentruns.domain.failure import FailureCategory, ReconcileFirst
 from agentruns.domain.graph.executable import ExecutableGraph, GraphNodeScheduling
 from agentruns.domain.graph.nodes import GraphNode
 from agentruns.domain.graph.reducers import MergeReducer
@@ -31,8 +32,9 @@ from agentruns.testing.strategies.graphs import compiled_graphs
 
 #: How an attempt may end that is not the last of its node.
 TRANSIENT: Final = ("retry", "die")
-#: How every attempt of a node may end.
-PERMANENT: Final = ("fail", "raise", "refuse", "hang")
+#: How every attempt of a node may end: by a failure that advises against another one, or asks for a reconciliation that
+#: no node may ask for; by an exception, by a result that no graph permits, or not at all.
+PERMANENT: Final = ("fail", "reconcile", "raise", "refuse", "hang")
 
 _REDUCER: Final = MergeReducer({"log": "append"}, default="last")
 
@@ -70,6 +72,9 @@ class NodeBehaviour:
 async def _end_badly(how: str) -> object:
     if how == "fail":
         raise NodeFailedError(failure=failure())
+    if how == "reconcile":
+        category = FailureCategory.AMBIGUOUS_EXTERNAL_OUTCOME
+        raise NodeFailedError(failure=failure(category=category, retry_advice=ReconcileFirst()))
     if how == "raise":
         raise RuntimeError(how)
     if how == "hang":
