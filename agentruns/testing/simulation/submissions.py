@@ -20,7 +20,7 @@ from agentruns.store.ends import RunLookup
 from agentruns.store.keys import KeyAttachment, ProbeAnswer, SubmissionProbe
 from agentruns.testing.histories import BEGIN
 
-_BytesByName = dict[tuple[TenantId, Digest], str]
+_RunsByKey = dict[tuple[TenantId, Digest], str]
 
 
 @frozen(kw_only=True)
@@ -40,7 +40,7 @@ class MemorySubmissions:
     """
 
     now: Timestamp = BEGIN
-    keys: _BytesByName = field(factory=dict)
+    keys: _RunsByKey = field(factory=dict)
     _rows: dict[tuple[TenantId, str], _Row] = field(factory=dict)
 
     @property
