@@ -21,7 +21,10 @@ from agentruns.testing.machines.stored_submission import StoredSubmissionMachine
 from agentruns.testing.machines.submission import SubmissionMachine
 
 TABLE = Path(__file__).parents[3] / "docs" / "reference" / "mutants.md"
-#: Machines on the pure domain, with how many examples they are given and how many steps each.
+#: A mutant is given so many times the examples that a machine passes without one: it is met in the first of them, as a
+#: rule, and what Hypothesis draws depends a little on what else this process has imported.
+PATIENCE = 10
+#: Machines on the pure domain, with how many examples they pass and how many steps each.
 PURE: dict[str, tuple[type[RuleBasedStateMachine], int, int]] = {
     "FenceMachine": (FenceMachine, 30, 20),
     "LifecycleMachine": (LifecycleMachine, 20, 20),
@@ -30,8 +33,8 @@ PURE: dict[str, tuple[type[RuleBasedStateMachine], int, int]] = {
 }
 #: Those on a server.
 STORED: dict[str, tuple[Any, int, int]] = {
-    "StoredFenceMachine": (StoredFenceMachine, 12, 25),
-    "StoredReplayMachine": (StoredReplayMachine, 10, 5),
+    "StoredFenceMachine": (StoredFenceMachine, 8, 25),
+    "StoredReplayMachine": (StoredReplayMachine, 6, 5),
     "StoredSubmissionMachine": (StoredSubmissionMachine, 6, 8),
 }
 
@@ -47,13 +50,13 @@ def finds(machine: Callable[[], RuleBasedStateMachine], *, examples: int, steps:
 
 def test_a_mutant_of_the_pure_domain_is_caught(mutated: Any) -> None:
     machine, examples, steps = PURE[mutated.machine]
-    assert finds(machine, examples=examples, steps=steps)
+    assert finds(machine, examples=PATIENCE * examples, steps=steps)
 
 
 def test_a_stored_mutant_is_caught(mutated: Any, world_of: Callable[[str], StoredWorld]) -> None:
     machine, examples, steps = STORED[mutated.machine]
     world = world_of(mutated.machine)
-    assert finds(lambda: machine(world), examples=examples, steps=steps)
+    assert finds(lambda: machine(world), examples=PATIENCE * examples, steps=steps)
 
 
 @pytest.mark.parametrize("name", PURE)
