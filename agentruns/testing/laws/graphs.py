@@ -51,7 +51,7 @@ def check_graph_laws(
     * *effects*: what the nodes have done outside is the same as well. A node is called again when its worker dies; one
       that gives ``context.effect_key`` to the system that it calls, or whose call may be repeated, keeps the law.
 
-    The same graph is checked the same way each time, and the steps that break a law are as few as could be found.
+    No random seed and no stored examples are involved, and the steps that break a law are as few as could be found.
 
     Args:
         deployment: that has the graph.
