@@ -1,1 +1,4 @@
-"""What a user tests with: samples, graphs, histories and drives, the same that this project tests itself with."""
+"""What a user tests with: laws, strategies, state machines, runs in memory, samples, graphs, histories and drives.
+
+It is the same that this project tests itself with.
+"""

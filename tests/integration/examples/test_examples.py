@@ -19,6 +19,15 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 WRITES = {
     "approval.py": "succeeded {'paid': 500}\n",
     "faults.py": "idempotent succeeded 49 laws hold\n",
+    "laws.py": """the graph shop breaks a law: it does the same outside
+  when nothing goes wrong: [5]
+  after these steps:       [5, 5]
+    1. worker 1 executes charge, attempt 1
+    2. worker 1 dies before it has committed what charge has left
+    3. worker 2 executes charge, attempt 2
+    4. worker 2 executes ship, attempt 1
+    5. the run has succeeded
+""",
     "quickstart.py": "idempotent succeeded {'is_question': True, 'words': 4}\n",
 }
 

@@ -27,9 +27,9 @@ from agentruns.domain.numbers import Superstep
 from agentruns.domain.scalars import NodeId
 from agentruns.domain.waits import NodeWait
 from agentruns.errors import BarrierRejectedError, CorruptDataError, InvalidValueError
-from agentruns.testing.graph_strategies import compiled_graphs
 from agentruns.testing.graphs import chain, executable, graph_of, schemas_of
 from agentruns.testing.samples import sample_id
+from agentruns.testing.strategies.graphs import compiled_graphs
 
 REDUCER = MergeReducer({"log": "append", "names": "union", "count": "add"}, default="last")
 KEYWORDS: dict[str, dict[str, JsonTree]] = {

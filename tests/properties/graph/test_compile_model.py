@@ -15,9 +15,9 @@ from agentruns.domain.graph.reducers import MergeReducer
 from agentruns.domain.scalars import NodeId, RouteId
 from agentruns.domain.wire import decode, encode, from_wire, to_wire
 from agentruns.errors import DefinitionError
-from agentruns.testing.graph_strategies import compiled_graphs
 from agentruns.testing.graphs import graph_of
 from agentruns.testing.samples import identity, schema_reference
+from agentruns.testing.strategies.graphs import compiled_graphs
 
 NAMES = ("a", "b", "c", "d")
 

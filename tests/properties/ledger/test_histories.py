@@ -27,7 +27,7 @@ from agentruns.domain.wire import to_wire
 from agentruns.errors import InvalidValueError, SchemaRejectedError
 from agentruns.runtime.standard_schemas import register_standard_schemas
 from agentruns.testing.histories import History, as_stored, bodies_of, refold
-from agentruns.testing.history_strategies import histories
+from agentruns.testing.strategies.histories import histories
 
 
 @cache

@@ -20,7 +20,7 @@ from agentruns.domain.scalars import JournalEventKind, TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import CorruptDataError
 from agentruns.testing.histories import History
-from agentruns.testing.history_strategies import histories
+from agentruns.testing.strategies.histories import histories
 
 
 @given(histories(steps=25), st.data())

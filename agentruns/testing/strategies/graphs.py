@@ -39,6 +39,7 @@ def compiled_graphs(
     draw: st.DrawFn,
     *,
     maximum_nodes: int = 5,
+    maximum_supersteps: int = 64,
     reducer: GraphReducer | None = None,
     keywords: Keywords | None = None,
 ) -> CompiledGraph:
@@ -49,7 +50,14 @@ def compiled_graphs(
         entry.append(missing)
     while stuck := _stuck(nodes):
         nodes = [evolve(node, terminal=node.terminal or node.node_id == stuck.node_id) for node in nodes]
-    return graph_of(nodes, entry=entry, reducer=reducer, maximum_parallelism=len(nodes), keywords=keywords)
+    return graph_of(
+        nodes,
+        entry=entry,
+        reducer=reducer,
+        maximum_supersteps=maximum_supersteps,
+        maximum_parallelism=len(nodes),
+        keywords=keywords,
+    )
 
 
 def successors_of(node: GraphNode) -> set[str]:
