@@ -10,7 +10,7 @@ from hypothesis import given
 
 from agentruns.domain.ledger.commit import DraftedCommit
 from agentruns.testing.histories import History
-from agentruns.testing.history_strategies import histories
+from agentruns.testing.strategies.histories import histories
 
 NOTHING = bytes(32)
 
