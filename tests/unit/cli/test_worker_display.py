@@ -134,8 +134,11 @@ def test_a_reader_that_stops_holds_nobody_up_and_is_told_how_much_it_has_missed(
 
     async def work() -> None:
         async with lines.showing(None):  # type: ignore[arg-type]  # see above
-            # More than the pipe and the queue hold together, from the loop itself: it would stand still.
-            for _ in range(5_000):
+            lines.on_event(RunClaimed(**IDS))
+            while lines._lines.qsize():  # until the thread tries to write it
+                await asyncio.sleep(0.001)
+            # More than the queue holds, from the loop itself: it would stand still.
+            for _ in range(4_999):
                 lines.on_event(RunClaimed(**IDS))
             reading = asyncio.create_task(asyncio.to_thread(_read_all, pipe[0], read))
             while not read:
