@@ -95,7 +95,7 @@ class Service:
         waiting = (
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while await self.scalar(waiting) < count:
                 await asyncio.sleep(0.01)
 
@@ -106,7 +106,7 @@ class Service:
 
     async def ended(self, run_id: str) -> dict[str, Any]:
         """Read a review until it is over."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while True:
                 shown: dict[str, Any] = (await self.send("GET", f"/reviews/{run_id}")).json()
                 if shown["outcome"] is not None:
