@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from agentruns.domain.ids import AttemptId
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.submission import AgentRunIds
 from agentruns.domain.submission_key import AgentSubmissionKey
+from agentruns.testing import strategies
 from agentruns.testing.strategies import (
     BehavingGraph,
     behaving_graphs,
@@ -26,6 +26,8 @@ from agentruns.testing.strategies import (
     tenant_ids,
     uuid_ids,
 )
+
+TESTING = Path(strategies.__file__).parents[1]
 
 
 @given(submission_keys(), tenant_ids(), run_ids(), uuid_ids(AttemptId))
@@ -59,12 +61,9 @@ def test_a_graph_that_can_be_run_has_a_behaviour_for_each_node(graph: BehavingGr
     assert "flowchart TD" in repr(graph)
 
 
-def test_simulations_need_no_hypothesis() -> None:
-    code = (
-        "import sys, agentruns.testing.simulation.run, agentruns.testing.simulation.submissions,"
-        " agentruns.testing.machines.record_laws; print('hypothesis' in sys.modules)"
-    )
-    done = subprocess.run(  # noqa: S603  # our own code
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
-    )
-    assert done.stdout == "False\n"
+def test_hypothesis_is_needed_only_where_something_is_drawn() -> None:
+    sources = {path: path.read_text(encoding="utf-8") for path in TESTING.rglob("*.py")}
+    drawing = {path.parent.name for path, text in sources.items() if "hypothesis import" in text}
+    assert drawing == {"strategies", "machines", "laws"}
+    simulations = [text for path, text in sources.items() if path.parent.name == "simulation"]
+    assert not any(f"agentruns.testing.{name}" in text for text in simulations for name in drawing)
