@@ -161,12 +161,17 @@ def workers(*, major: int, json_file: Path | None, **sizes: int) -> None:
 
 
 @main.command("idle")
-@click.option("--runs", default=100, show_default=True, type=click.IntRange(2))
+@click.option("--runs", default=idle.Sizes().runs, show_default=True, type=click.IntRange(2))
+@click.option("--workers", default=idle.Sizes().workers, show_default=True, type=click.IntRange(1, 60))
+@click.option("--seconds", default=idle.Sizes().seconds, show_default=True, type=click.IntRange(1))
+@click.option("--rounds", default=idle.Sizes().rounds, show_default=True, type=click.IntRange(1))
+@click.option("--submits", default=idle.Sizes().submits, show_default=True, type=click.IntRange(20), help="In a round.")
+@click.option("--callers", default=idle.Sizes().callers, show_default=True, type=click.IntRange(1, 64))
 @_MAJOR
-def measure_idle(*, runs: int, major: int) -> None:
-    """Measure how long a run waits for an idle worker, one that is told of it and one that polls."""
+def measure_idle(*, major: int, **sizes: int) -> None:
+    """Measure how long a run waits for an idle worker, what idle workers cost, and what it costs to tell them."""
     with server(major) as embedded:
-        idle.show(asyncio.run(idle.measure(embedded.url, runs=runs)))
+        idle.show(asyncio.run(idle.measure(embedded.url, idle.Sizes(**sizes))))
 
 
 @main.command("audit")

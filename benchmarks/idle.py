@@ -1,4 +1,4 @@
-"""How long a run waits for an idle worker: from before its submission until its first node begins."""
+"""Idle workers: how long a run waits for one, what they cost, and what it costs a submission to tell them of it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ from agentruns import (
     GraphBuilder,
     GraphNodeContext,
     OpenDeployment,
+    StoreOptions,
 )
+from benchmarks import idle_cost, notifying
 from benchmarks.place import OURS, place
 
 _TENANT: Final = "idle"
+_OTHERS: Final = "others"
 _ANY: Final = {"type": "object"}
 #: Longer and shorter than an interval of polling, so that submissions fall anywhere in it.
-_PAUSES: Final = (0.05, 0.35)
+_PAUSES: Final = (0.1, 1.2)
 _PATIENCE: Final = 60.0
 
 #: The cases, and how the worker of each finds what is ready.
 _CASES: Final = {
     "told (LISTEN)": AgentWorkerOptions(slots=4),
-    "polling every 200 ms": AgentWorkerOptions(slots=4, listens=False),
+    "polling every second": AgentWorkerOptions(slots=4, listens=False),
 }
 
 
@@ -79,10 +82,70 @@ class Waiting:
         return cls(median=statistics.median(times), p99=statistics.quantiles(times, n=100, method="inclusive")[-1])
 
 
-async def measure(base: URL, *, runs: int) -> dict[str, Waiting]:
-    """Measure each case on a server that runs; there is one run at a time, and nothing else."""
+@frozen(kw_only=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes:
+        runs: that wait for a worker, one at a time.
+        workers: that are idle at once.
+        seconds: for which idle workers are watched.
+        rounds: of submissions with and without notifications.
+        submits: in a round.
+        callers: at once.
+    """
+
+    runs: int = 100
+    workers: int = 50
+    seconds: int = 30
+    rounds: int = 8
+    submits: int = 800
+    callers: int = 16
+
+
+@frozen(kw_only=True)
+class Idle:
+    """What was measured."""
+
+    waiting: dict[str, Waiting]
+    costs: list[idle_cost.IdleCost]
+    submitting: dict[str, notifying.Submitting]
+
+
+async def measure(base: URL, sizes: Sizes) -> Idle:
+    """Measure on a server that runs and has nothing else to do."""
     async with place(base) as here:
-        return {name: await _measured(here.url(OURS), options, runs) for name, options in _CASES.items()}
+        url = here.url(OURS)
+        waiting = {name: await _measured(url, options, sizes.runs) for name, options in _CASES.items()}
+        costs = await idle_cost.measure(
+            here, lambda *options: _worker(url, *options), workers=sizes.workers, seconds=sizes.seconds
+        )
+        return Idle(waiting=waiting, costs=costs, submitting=await _submitting(url, sizes))
+
+
+@asynccontextmanager
+async def _worker(url: URL, options: AgentWorkerOptions, store: StoreOptions) -> AsyncIterator[None]:
+    async with _opened(Starts(), url, store) as working, working.worker(options):
+        yield
+
+
+async def _submitting(url: URL, sizes: Sizes) -> dict[str, notifying.Submitting]:
+    """Submit beside a worker that listens and serves another tenant: it hears of every run, and claims none."""
+    starts, others = Starts(), Starts()
+    async with (
+        others.deployment.open(url, tenant=_OTHERS) as working,
+        working.worker(AgentWorkerOptions(slots=4)),
+        _opened(starts, url) as telling,
+        _opened(starts, url, StoreOptions(notifies=False)) as silent,
+    ):
+        await asyncio.sleep(1)
+        return await notifying.measure(
+            {"tells": telling, "is silent": silent},
+            starts.graph,
+            rounds=sizes.rounds,
+            submits=sizes.submits,
+            callers=sizes.callers,
+        )
 
 
 async def _measured(url: URL, options: AgentWorkerOptions, runs: int) -> Waiting:
@@ -99,13 +162,19 @@ async def _measured(url: URL, options: AgentWorkerOptions, runs: int) -> Waiting
 
 
 @asynccontextmanager
-async def _opened(starts: Starts, url: URL) -> AsyncIterator[OpenDeployment]:
-    async with starts.deployment.open(url, tenant=_TENANT) as opened:
+async def _opened(starts: Starts, url: URL, options: StoreOptions | None = None) -> AsyncIterator[OpenDeployment]:
+    async with starts.deployment.open(url, tenant=_TENANT, options=options) as opened:
         yield opened
 
 
-def show(found: dict[str, Waiting]) -> None:
-    """Write the table."""
+def show(found: Idle) -> None:
+    """Write the tables."""
+    _show_waiting(found.waiting)
+    idle_cost.show(found.costs)
+    notifying.show(found.submitting)
+
+
+def _show_waiting(found: dict[str, Waiting]) -> None:
     table = Table(title="from submission to the first node, idle worker")
     for column in ("the worker is", "median ms", "p99 ms"):
         table.add_column(column, justify="left" if column == "the worker is" else "right", no_wrap=True)

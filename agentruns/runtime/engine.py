@@ -22,8 +22,7 @@ _LAST_PORT: Final = 65_535
 _PARAMETERS: Final = frozenset(
     {"host", "port", "timeout", "target_session_attrs", "prepared_statement_cache_size", "statement_cache_size"}
 )
-_CACHES: Final = frozenset({"prepared_statement_cache_size", "statement_cache_size"})
-_NUMBERS: Final = frozenset({"timeout", *_CACHES})
+_NUMBERS: Final = frozenset({"timeout", "prepared_statement_cache_size", "statement_cache_size"})
 _WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 #: Texts do not depend on the number of items, so one general plan of each is kept: planning costs more than running.
 #: A kept plan outlives the size that a table had when it was made, so it goes through indexes.
@@ -107,7 +106,7 @@ def check_url(option: str, url: str | URL) -> None:
 
 
 def _connect_arguments(url: URL, options: StoreOptions) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"ssl": _tls(url, options), **_statements(_numbers(url))}
+    arguments: dict[str, Any] = {"ssl": _tls(url, options), **_numbers(url)}
     if options.settings == "startup":
         arguments["server_settings"] = start_settings(options)
     return arguments
@@ -122,18 +121,6 @@ def _numbers(url: URL) -> dict[str, int]:
             raise InvalidOptionError(option="database_url", value=name, bound="a whole number, given once")
         numbers[name] = int(value)
     return numbers
-
-
-def _statements(numbers: dict[str, int]) -> dict[str, Any]:
-    """Name no statement where one of the two caches of statements is switched off.
-
-    A pooler of transactions may send what follows to a backend that never saw a named one. Without a name a statement
-    is prepared and executed before the connection is synchronised, so it all goes to one backend, and nothing is left
-    behind there.
-    """
-    if all(numbers.get(name, 1) for name in _CACHES):
-        return numbers
-    return {**numbers, **dict.fromkeys(_CACHES, 0), "prepared_statement_name_func": lambda: ""}
 
 
 def start_settings(options: StoreOptions) -> dict[str, str]:

@@ -155,14 +155,11 @@ def test_with_a_direct_connection_to_listen_on_both_hear(pooled_url: str, databa
     run(work())
 
 
-def test_a_submission_in_the_callers_transaction_is_true_with_its_commit(pooled_url: str, run: Run) -> None:
+def test_a_submission_in_the_callers_transaction_is_true_with_its_commit(
+    bare_pooled_url: str, pooled_url: str, run: Run
+) -> None:
     async def work() -> None:
-        # A host's engine has to be told by itself not to name its statements.
-        arguments = {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
-        engine = create_async_engine(
-            pooled_url.partition("&statement_cache_size")[0].partition("?statement_cache_size")[0],
-            connect_args={**arguments, "prepared_statement_name_func": lambda: ""},
-        )
+        engine = create_async_engine(bare_pooled_url, connect_args={"statement_cache_size": 0})
         async with DEPLOYMENT.open(pooled_url, tenant="acme", options=OPTIONS) as app:
             for is_kept in (True, False):
                 key, request = AgentSubmissionKey.generate(), app.request(GRAPH, input={}, state={"number": 1})
