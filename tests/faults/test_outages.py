@@ -176,7 +176,7 @@ def test_B4_a_node_that_runs_for_three_leases_keeps_its_fence_from_idle_workers(
     assert node.ends == ["returned"]
 
 
-def test_H2_OPS_06_connections_that_are_ended_while_a_node_runs_cost_nothing(in_world: InWorld) -> None:
+def test_H2_connections_that_are_ended_while_a_node_runs_cost_nothing(in_world: InWorld) -> None:
     node, graph = slow(1.6)
 
     async def work(world: DriveWorld) -> None:

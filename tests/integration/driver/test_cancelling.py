@@ -103,7 +103,7 @@ def test_D7_siblings_on_the_loop_and_in_threads_are_all_ended(in_world: InWorld)
     in_world(work, fan(first=siblings, last=lambda _context: Finish({})), maximum_parallel_nodes=4, **QUICK)
 
 
-def test_DRV_11_DRV_13_a_node_that_swallows_everything_is_given_up_in_time(in_world: InWorld) -> None:
+def test_DRV_11_a_node_that_swallows_everything_is_given_up_in_time(in_world: InWorld) -> None:
     free = asyncio.Event()
 
     async def stubborn(_context: Any) -> None:
