@@ -15,6 +15,7 @@ from agentruns.domain.ids import RunId
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.scalars import TenantId
 from agentruns.errors import CorruptDataError
+from agentruns.runtime.driver.computing import computing_threads
 from agentruns.runtime.driver.options import GraphReplayLimits
 from agentruns.runtime.driver.report import GraphReplayReport
 from agentruns.runtime.driver.threads import NodeThreads
@@ -29,7 +30,6 @@ from agentruns.store.journal import RunHistory, Window
 from agentruns.store.mapping import stored_value
 
 _NO_LIMIT: Final = 2**62
-_THREADS: Final = 2
 
 
 @frozen(kw_only=True)
@@ -57,6 +57,7 @@ class RunReader:
         kept: what was folded before and need not be folded again; without it every reading begins at event 1.
         limits: what is held at once of a superstep.
         bounds: how much of a long history is read at once. The state does not depend on it.
+        threads: for large folds; without them the reader has its own.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class RunReader:
         kept: KeptRuns | None = None,
         limits: GraphReplayLimits | None = None,
         bounds: ReadingBounds | None = None,
+        threads: NodeThreads | None = None,
     ) -> None:
         self._store = store
         self._executables = executables
@@ -74,7 +76,7 @@ class RunReader:
         self._limit = (limits or GraphReplayLimits()).maximum_barrier_result_bytes
         self._bounds = bounds or ReadingBounds()
         self._admissions = AdmissionReader()
-        self._threads = NodeThreads(_THREADS, name="agentruns-fold")
+        self._threads = threads or computing_threads()
 
     async def read(self, tenant_id: TenantId, run_id: RunId, *, history: RunHistory | None = None) -> ReplayedRun:
         """Read and verify everything up to the head, or what came after the part that was kept.

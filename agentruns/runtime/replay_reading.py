@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from attrs import evolve, frozen
 
 from agentruns.domain.ledger.state import RunState
 from agentruns.errors import CorruptDataError, RunNotFoundError, StaleHeadError
 from agentruns.runtime.clock import DatabaseClock
+from agentruns.runtime.driver.computing import computed
 from agentruns.runtime.driver.threads import NodeThreads
 from agentruns.runtime.replay_fold import RunFold
 from agentruns.runtime.replay_windows import ReadingBounds, fitting, pages_of, window_of
@@ -20,9 +20,6 @@ from agentruns.store.journal import HistoryRow, RunHistory, SuperstepSize, Windo
 from agentruns.store.unit_of_work import UnitOfWork
 
 T = TypeVar("T")
-
-#: A fold of more than this would hold the event loop up.
-_INLINE_BYTES: Final = 64 * 1024
 
 
 class HistorySource(Protocol):
@@ -73,10 +70,7 @@ class HistoryReading:
 
     async def add(self, rows: Sequence[HistoryRow], window: Window) -> None:
         """Fold a window; a large one in a thread, so that leases are renewed and nodes run on meanwhile."""
-        if _size(rows) <= _INLINE_BYTES:
-            self.fold.add(rows, window)
-        else:
-            await asyncio.shield(await self.threads.start(partial(self.fold.add, rows, window)))
+        await computed(partial(self.fold.add, rows, window), size=_size(rows), threads=self.threads)
 
     async def follow(self, history: RunHistory) -> RunHistory:
         """Fold a long history: up to the head that a statement saw, then with the run row what was written meanwhile.

@@ -6,12 +6,18 @@ from collections.abc import Iterable
 
 from agentruns.domain.digests import Digest
 from agentruns.domain.graph.results import NodeFailure, NodeResult
+from agentruns.domain.ledger.state import RunState
 from agentruns.errors import ExecutableGraphUnavailableError
 
 
 def result_bytes(bodies: Iterable[NodeResult | NodeFailure]) -> int:
     """Add up what results weigh where they are stored; a failure is no result."""
     return sum(len(each.canonical) for each in bodies if isinstance(each, NodeResult))
+
+
+def state_bytes(run: RunState) -> int:
+    """Give the size of the state that a run's current superstep began with."""
+    return 0 if run.checkpoint is None else run.checkpoint.state.size
 
 
 def check_result_bytes(graph_digest: Digest, *, superstep: int, size: int, limit: int) -> None:

@@ -94,6 +94,12 @@ class SuperstepDraft:
         return builder.finish()
 
     @property
+    def size(self) -> int:
+        """Bytes of the bodies that the commit brings."""
+        size = sum(len(each.body.canonical) for each in self.completions)
+        return size if self.barrier is None or self.plan is None else size + self.plan.state.size
+
+    @property
     def completes_superstep(self) -> bool:
         """Whether every ready node has a result once the completions are committed."""
         checkpoint, results = self.state.checkpoint, self.state.results

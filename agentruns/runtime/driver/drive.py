@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TypeAlias
 
 from agentruns.domain.admission import AgentAdmissionIntent
 from agentruns.domain.graph.barrier import BarrierDisposition
@@ -41,11 +42,14 @@ from agentruns.runtime.driver.parts import DriveParts
 from agentruns.runtime.driver.report import GraphDriveReport
 from agentruns.runtime.lease_keeper import LeaseKeeper
 from agentruns.runtime.replay import ReplayedRun
+from agentruns.runtime.result_limit import state_bytes
 from agentruns.runtime.settled_waits import read_settled
 from agentruns.runtime.shutdown import ShutdownSignal
 from agentruns.runtime.telemetry.counts import superstep_committed
 from agentruns.runtime.telemetry.drives import run_verified
 from agentruns.store.journal import RunHistory
+
+_Drafting: TypeAlias = Callable[[Sequence[NodeTask]], SuperstepDraft]
 
 
 class Drive:
@@ -165,7 +169,7 @@ class Drive:
             await self._catch_up()
         if end is not BatchEnd.FINISHED:
             return end, ()
-        return end, await self._finish(self._completions(execution.tasks))
+        return end, await self._commit(await self._drafted(self._decided, execution.tasks))
 
     async def _cancellation(self) -> None:
         """Return once somebody has asked for the run's cancellation.
@@ -180,8 +184,16 @@ class Drive:
                 if seen.status is RunStatus.CANCELLATION_REQUESTED:
                     return
 
-    def _completions(self, tasks: Sequence[NodeTask]) -> tuple[Completion, ...]:
-        return completions_of(self.state, self.graph, tasks)
+    def _completed(self, tasks: Sequence[NodeTask]) -> SuperstepDraft:
+        return self._draft(completions=completions_of(self.state, self.graph, tasks))
+
+    def _decided(self, tasks: Sequence[NodeTask]) -> SuperstepDraft:
+        """Add barrier and next starts to what is left of a batch, where the record stays the same."""
+        return self._fusing().fuse(self._completed(tasks))
+
+    async def _drafted(self, how: _Drafting, tasks: Sequence[NodeTask]) -> SuperstepDraft:
+        size = state_bytes(self.state) + sum(task.returned_bytes for task in tasks)
+        return await self._parts.computed(partial(how, tasks), size=size)
 
     async def _commit_prefix(self, tasks: Sequence[NodeTask]) -> bool:
         """Commit a part of a batch alone.
@@ -189,12 +201,8 @@ class Drive:
         Returns:
             Whether the batch may go on; not after somebody asked for the run's cancellation.
         """
-        await self._commit(self._draft(completions=self._completions(tasks)))
+        await self._commit(await self._drafted(self._completed, tasks))
         return self.state.status is RunStatus.ACTIVE
-
-    async def _finish(self, completions: tuple[Completion, ...]) -> tuple[NodeId, ...]:
-        """Commit what is left of a batch, fused with barrier and next starts where the record stays the same."""
-        return await self._commit(self._fusing().fuse(self._draft(completions=completions)))
 
     def _fusing(self) -> Fusing:
         return Fusing(
@@ -215,9 +223,7 @@ class Drive:
 
     async def _commit(self, draft: SuperstepDraft) -> tuple[NodeId, ...]:
         """Commit, and name the nodes whose code may now be called: those whose starts were answered *committed*."""
-        size = sum(len(completion.body.canonical) for completion in draft.completions)
-        size += 0 if draft.barrier is None or draft.plan is None else len(draft.plan.state.data)
-        plan = CommitPlan(fence=self._keeper.fence, head=self._head, build=draft.build, size=size)
+        plan = CommitPlan(fence=self._keeper.fence, head=self._head, build=draft.build, size=draft.size)
         try:
             result = await self._parts.committer.commit(plan)
         except StaleHeadError:
@@ -273,8 +279,6 @@ class Drive:
         self._report.replay = replayed.report
         self.state, self.graph, self.intent = replayed.state, replayed.graph, replayed.intent
         return replayed
-
-    # --- what is known -----------------------------------------------------------------------------------------------
 
     @property
     def _epoch(self) -> FencingEpoch:

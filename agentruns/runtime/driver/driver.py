@@ -7,6 +7,7 @@ from attrs import frozen
 from agentruns.domain.admission import AgentAdmissionIntent
 from agentruns.domain.ledger.documents import DRIVER_EVENT
 from agentruns.runtime.committer import RunCommitter
+from agentruns.runtime.driver.computing import computing_threads
 from agentruns.runtime.driver.drive import Drive
 from agentruns.runtime.driver.loop_watch import LoopWatch
 from agentruns.runtime.driver.node_task import NodeTask
@@ -56,12 +57,14 @@ class DurableGraphDriver:
         self.options.check_against(store.options)
         executables.schemas.require(DRIVER_EVENT)
         kept = KeptRuns() if self.options.reuse_verified_prefix else None
-        self._reader = RunReader(store, executables, kept=kept, limits=self.options.replay)
+        computing = computing_threads()
+        self._reader = RunReader(store, executables, kept=kept, limits=self.options.replay, threads=computing)
         self._parts = DriveParts(
             store=store,
             reader=self._reader,
             committer=committer or RunCommitter(store),
             threads=NodeThreads(self.options.thread_count),
+            computing=computing,
             watch=LoopWatch(store.options.lease_duration.total_seconds() / 3),
             options=self.options,
         )

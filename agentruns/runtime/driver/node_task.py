@@ -128,6 +128,14 @@ class NodeTask:
         self.life.begin()
         return self.graph.executors[self.context.node_id].execute(self.context)
 
+    @property
+    def returned_bytes(self) -> int:
+        """Size of what the node returned."""
+        if not isinstance(self.end, Returned):
+            return 0
+        value = self.end.value
+        return sum(each.size for each in (value.update, value.output) if each is not None)
+
     def time_out(self) -> None:
         """Fix the end of a node whose deadline has passed; what it does later changes nothing."""
         self._settle(TimedOut())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any, TypeVar
 
 from attrs import evolve, frozen
@@ -24,11 +25,12 @@ from agentruns.domain.scalars import NodeId
 from agentruns.errors import CorruptDataError, InvariantError, LeaseLostError, RunQuarantinedError, StaleHeadError
 from agentruns.runtime.committer import RunCommitter
 from agentruns.runtime.driver.completions import failed_attempt
+from agentruns.runtime.driver.computing import computed
 from agentruns.runtime.driver.loop_watch import LoopWatch
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
 from agentruns.runtime.driver.threads import NodeThreads
 from agentruns.runtime.replay import ReplayedRun, RunReader
-from agentruns.runtime.result_limit import check_result_bytes, result_bytes
+from agentruns.runtime.result_limit import check_result_bytes, result_bytes, state_bytes
 from agentruns.runtime.store import AgentRunStore
 from agentruns.runtime.telemetry.counts import run_quarantined
 from agentruns.store.journal import RunHistory
@@ -40,12 +42,18 @@ T = TypeVar("T")
 
 @frozen(kw_only=True, eq=False)
 class DriveParts:
-    """Hold the parts that drives share."""
+    """Hold the parts that drives share.
+
+    Attributes:
+        threads: for nodes.
+        computing: for what the driver itself computes from large documents.
+    """
 
     store: AgentRunStore
     reader: RunReader
     committer: RunCommitter
     threads: NodeThreads
+    computing: NodeThreads
     watch: LoopWatch
     options: DurableGraphDriverOptions
 
@@ -82,13 +90,18 @@ class DriveParts:
             CorruptDataError: what the results stand on contradicts the graph: to be done under :meth:`isolating`.
             ExecutableGraphUnavailableError: ``result_limit``, or this process cannot plan it now.
         """
+        size = result_bytes(state.results.values())
         check_result_bytes(
             graph.digest,
             superstep=state.superstep.value,
-            size=result_bytes(state.results.values()),
+            size=size,
             limit=self.options.replay.maximum_barrier_result_bytes,
         )
-        return state.barrier(graph)
+        return await self.computed(partial(state.barrier, graph), size=size + state_bytes(state))
+
+    async def computed(self, call: Callable[[], T], *, size: int) -> T:
+        """Compute something from ``size`` bytes beside the event loop, if they are many."""
+        return await computed(call, size=size, threads=self.computing)
 
     async def _quarantine(self, fence: RunFence, finding: CorruptDataError) -> RunQuarantinedError:
         head = await self.store.observe_version(fence)

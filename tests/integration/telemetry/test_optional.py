@@ -38,6 +38,7 @@ WITH_A_PROVIDER_SET_LATE = """
     from opentelemetry.sdk.{module} import {provider}
     from agentruns.runtime.telemetry import state
     assert state.found() is None
+    state.STATE.looks_at = float("inf")
     {kind}.set_{setter}_provider({provider}())
     assert state.found() is None
     state.STATE.looks_at = 0.0
