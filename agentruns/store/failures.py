@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy.exc import DBAPIError
 
-from agentruns.errors import AgentRunsError, DeploymentError, InvariantError, SchemaVerificationError
+from agentruns.errors import (
+    AgentRunsError,
+    DeploymentError,
+    InvalidOptionError,
+    InvariantError,
+    SchemaVerificationError,
+)
 from agentruns.store.transient import constraint_of, sqlstate_of
 
 _NOT_MIGRATED = frozenset({"42P01", "3F000", "42703", "42883"})
@@ -12,6 +18,8 @@ _NOT_PERMITTED = "42501"
 _APPEND_ONLY = "AR005"
 _NO_DATABASE = "3D000"
 _NOT_AUTHORISED = "28"
+#: A prepared statement is not there, or another one has its name: a pooler has changed backends in between.
+_NO_SUCH_STATEMENT = frozenset({"26000", "42P05"})
 
 
 def refusal(error: DBAPIError, *, schema: str) -> AgentRunsError:
@@ -25,4 +33,7 @@ def refusal(error: DBAPIError, *, schema: str) -> AgentRunsError:
         return InvariantError(reason="append_only")
     if state == _NO_DATABASE or state.startswith(_NOT_AUTHORISED):
         return DeploymentError(reason="database_refused", detail=f"SQLSTATE {state}")
+    if state in _NO_SUCH_STATEMENT:
+        bound = "0, as ?statement_cache_size=0 in the URL, behind a pooler that keeps no prepared statements"
+        return InvalidOptionError(option="statement_cache_size", value="not 0", bound=bound)
     return InvariantError(reason=constraint_of(error) or f"sqlstate_{state or 'unknown'}")

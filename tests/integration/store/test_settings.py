@@ -73,3 +73,17 @@ def test_an_engine_belongs_to_one_event_loop(database_url: str, run: Run) -> Non
     with asyncio.Runner() as other:
         assert other.run(elsewhere()) == "wrong_event_loop"
     run(store.close())
+
+
+def test_OPS_06_prepared_statements_that_are_lost_are_told_of_as_an_option(database_url: str, run: Run) -> None:
+    async def work() -> None:
+        async with AgentRunStore(database_url, StoreOptions(pool_size=1, notifies=False)) as store:
+            for _ in range(2):
+                await store.ask_time()
+            # What a pooler of transactions does to whoever comes back to another backend.
+            await store.read(lambda work: work.execute(text("DEALLOCATE ALL")))
+            with pytest.raises(InvalidOptionError) as refused:
+                await store.ask_time()
+            assert (refused.value.option, refused.value.value) == ("statement_cache_size", "not 0")
+
+    run(work())
