@@ -17,6 +17,8 @@ from benchmarks.workload import Workload
 
 #: Numbers of orders that no other case uses.
 _FIRST: Final = 1_000_000_000
+#: What others are told goes by the second and not by the call.
+_SILENT: Final = StoreOptions(notifies=False)
 
 _Calls = Callable[[Ours, Sequence[Submission]], Awaitable[object]]
 
@@ -70,8 +72,7 @@ async def count_all(place: Place, work: Workload, *, calls: int, callers: int) -
     async def spent(tenant_id: TenantId, function: _Calls, how_many: int) -> Count:
         await place.settle()
         before = await _spent(place)
-        # What workers are told goes by the second and not by the call.
-        async with opened(place.url(OURS), work, StoreOptions(notifies=False)) as library:
+        async with opened(place.url(OURS), work, _SILENT) as library:
             await function(library, library.submissions(tenant_id, islice(numbers, how_many)))
         return (await _spent(place)).minus(before)
 
@@ -94,13 +95,13 @@ async def count_drives(place: Place, work: Workload, *, rounds: int, runs: int, 
     numbers = count(2 * _FIRST)
 
     async def spent(how_many: int, slots: int) -> Count:
-        async with opened(place.url(OURS), work) as library:
+        async with opened(place.url(OURS), work, _SILENT) as library:
             new = library.submissions(DRIVEN, islice(numbers, how_many))
             for submission in new:
                 await library.submit(submission)
         await place.settle()
         before = await _spent(place)
-        async with opened(place.url(OURS), work) as library:
+        async with opened(place.url(OURS), work, _SILENT) as library:
             for _ in range(-(-how_many // slots)):
                 await library.drive_ready(slots=slots)
         return (await _spent(place)).minus(before)

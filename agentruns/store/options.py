@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import field, frozen
-from sqlalchemy import URL
 
 from agentruns.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL  # the help of a command needs options, and no database
 
 _SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _RESERVED_SCHEMAS: Final = frozenset({"public", "information_schema"})

@@ -46,6 +46,10 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+#: What the client ends each request of the extended protocol with, whatever it asks.
+SYNC = b"S\0\0\0\4"
+
+
 def busy(entered: asyncio.Event, go_on: asyncio.Event) -> GraphBundle:
     async def a(_context: Any) -> Finish:
         entered.set()
@@ -133,7 +137,7 @@ def test_a_question_that_hangs_does_not_hold_up_the_drain(behind_a_wire: Behind)
         await world.submitted()
         task = asyncio.create_task(worker.run(world.shutdown))
         await entered.wait()
-        held = proxy.hold(b"")
+        held = proxy.hold(SYNC)
         async with asyncio.timeout(20):
             await held.arrived.wait()
         go_on.set()
