@@ -90,7 +90,8 @@ class HealthEndpoint:
         except (socket.gaierror, UnicodeError):
             code = "unknown host"
         except OSError as error:
-            code = errno.errorcode.get(error.errno or 0, "unknown")
+            # From Python 3.13 on an address that is not ours is passed over, and none being left has no number.
+            code = errno.errorcode.get(error.errno or errno.EADDRNOTAVAIL, "unknown")
         if code:
             raise InvalidOptionError(
                 option="health",
