@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
-from hypothesis.errors import Flaky
 
 from agentruns.domain.canonical import JsonTree
 from agentruns.domain.scalars import TenantId
 from agentruns.runtime.deployment import Deployment
 from agentruns.runtime.deployment_graphs import DeployableGraph
 from agentruns.testing.laws.broken import LawBrokenError
+from agentruns.testing.laws.searching import search
 from agentruns.testing.laws.trials import DrawnChoices, DrawnSchedule, GraphTrial, TrialEnd
 from agentruns.testing.simulation.schedule import Fault, Undisturbed
 from agentruns.testing.simulation.settling import Answer
@@ -84,31 +82,8 @@ def check_graph_laws(
     )
     name = f"the graph {definition.identity.capability.name}"
     check = _Comparison(name, trial.under(Undisturbed()), same_end=same_end)
-    shortest: list[LawBrokenError] = []
-
-    @settings(
-        max_examples=max_examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        verbosity=Verbosity.quiet,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.data())
-    def hold(data: st.DataObject) -> None:
-        broken = check.broken(trial.under(DrawnSchedule(data.draw, _CHOICES)))
-        if broken is not None:
-            shortest.append(broken)
-            raise broken
-
     check.hold_undisturbed()
-    # What Hypothesis adds to the error says how it has drawn; the steps say it better.
-    with suppress(LawBrokenError, Flaky):
-        hold()
-    if shortest:
-        raise min(reversed(shortest), key=lambda each: len(each.steps)) from None
+    search(lambda data: check.broken(trial.under(DrawnSchedule(data.draw, _CHOICES))), max_examples=max_examples)
 
 
 class _Comparison:

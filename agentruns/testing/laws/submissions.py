@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, TypeAlias
 
-from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
-from hypothesis.errors import Flaky
 
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.submission import DurableAgentAdmissionRequest
@@ -24,6 +21,7 @@ from agentruns.runtime.store import AgentRunStore
 from agentruns.runtime.submission import SubmissionStep, SubmissionSteps, submission_steps
 from agentruns.runtime.verification import RunVerifier
 from agentruns.testing.laws.broken import LawBrokenError
+from agentruns.testing.laws.searching import search
 from agentruns.testing.simulation.submissions import MemorySubmissions
 
 #: Makes the request of one submission, as an application does it for each attempt.
@@ -67,34 +65,16 @@ def check_submission_laws(
     app = OpenDeployment(AgentRunStore(_UNOPENED), graphs, tenants=(TenantId(str(tenant)),))
     first = request(app)
     _check_request(first, request(app), graphs)
-    shortest: list[LawBrokenError] = []
 
-    @settings(
-        max_examples=max_examples,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate, Phase.shrink],
-        verbosity=Verbosity.quiet,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.data())
-    def hold(data: st.DataObject) -> None:
+    def interleaved(data: st.DataObject) -> LawBrokenError | None:
         clients = _Clients(graphs, lambda: request(app))
         for _ in range(_STATEMENTS):
             if not clients.pending:
                 break
             clients.go_on(data.draw(st.sampled_from(clients.pending)), loses_answer=data.draw(st.booleans()))
-        broken = clients.broken()
-        if broken is not None:
-            shortest.append(broken)
-            raise broken
+        return clients.broken()
 
-    with suppress(LawBrokenError, Flaky):
-        hold()
-    if shortest:
-        raise min(reversed(shortest), key=lambda each: len(each.steps)) from None
+    search(interleaved, max_examples=max_examples)
 
 
 def _check_request(
