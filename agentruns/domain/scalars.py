@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from typing import ClassVar, Self
+from collections.abc import Callable
+from typing import ClassVar, Final, Self
 
 from attrs import frozen
 
@@ -115,6 +116,10 @@ class TextScalar(Scalar):
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
         return type(self), (self.text,)
+
+
+#: Sets the text of a new value past the guard of frozen records, where its grammar is known to hold.
+set_text: Final[Callable[[TextScalar, str], None]] = TextScalar.__dict__["text"].__set__
 
 
 class _HostName(TextScalar):

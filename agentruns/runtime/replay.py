@@ -27,7 +27,7 @@ from agentruns.runtime.replay_windows import ReadingBounds
 from agentruns.runtime.store import AgentRunStore
 from agentruns.runtime.telemetry.drives import observed_replay
 from agentruns.store.journal import RunHistory, Window
-from agentruns.store.mapping import stored_value
+from agentruns.store.mapping import StoredValue
 
 _NO_LIMIT: Final = 2**62
 
@@ -162,7 +162,7 @@ class RunReader:
         component = "runs.graph_definition_digest"
         if digest is None:
             raise CorruptDataError(tenant_id=seed.tenant_id, run_id=seed.run_id, component=component)
-        with stored_value(seed.tenant_id, seed.run_id, component):
+        with StoredValue(seed.tenant_id, seed.run_id, component):
             pinned = Digest(digest)
         return self._executables.resolve(pinned)
 

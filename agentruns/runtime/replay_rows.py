@@ -19,7 +19,7 @@ from agentruns.domain.scalars import JournalEventKind
 from agentruns.errors import CorruptDataError, InvalidValueError
 from agentruns.runtime.replay_expected import expected_rows, expected_settlements
 from agentruns.store.journal import HistoryRow, RunHistory, Window
-from agentruns.store.mapping import instant, stored_value
+from agentruns.store.mapping import StoredValue, instant
 
 #: Table of each source, for the component of a finding.
 TABLES: Final = {
@@ -106,14 +106,14 @@ def bodies_of(state: RunState, rows: Iterable[HistoryRow], *, intent: AgentAdmis
 
 
 def _digest_of(state: RunState, row: HistoryRow, name: str = "digest") -> Digest:
-    with stored_value(state.tenant_id, state.run_id, _component(row.source, name)):
+    with StoredValue(state.tenant_id, state.run_id, _component(row.source, name)):
         return Digest(getattr(row, name))
 
 
 def _checkpoint_id_of(state: RunState, row: HistoryRow) -> CheckpointId | None:
     if row.source != "checkpoint" or row.id is None:
         return None
-    with stored_value(state.tenant_id, state.run_id, _component(row.source, "id")):
+    with StoredValue(state.tenant_id, state.run_id, _component(row.source, "id")):
         return CheckpointId(row.id)
 
 

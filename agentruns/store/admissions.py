@@ -15,7 +15,7 @@ from agentruns.domain.ledger.event import Event
 from agentruns.domain.ledger.rows import AdmissionRow, CheckpointRow
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import InvariantError
-from agentruns.store.mapping import instant, moment
+from agentruns.store.mapping import instant
 from agentruns.store.sender import Sender
 from agentruns.store.statements import submit as statements
 
@@ -108,9 +108,9 @@ def _row(item: NewAdmission) -> tuple[object, ...]:
         provenance.thread_id.text,
         provenance.invocation_id.text,
         pinned.graph_digest.raw,
-        moment(pinned.deadline),
+        pinned.deadline,
         item.trace_context,
-        moment(event.recorded_at),
+        event.recorded_at,
         event.event_id.text,
         event.kind.text,
         event.schema_digest.raw,

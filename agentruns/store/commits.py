@@ -11,7 +11,7 @@ from agentruns.domain.ledger.commit import DraftedCommit
 from agentruns.domain.ledger.event import JournalHead
 from agentruns.domain.ledger.rows import CheckpointRow
 from agentruns.errors import InvariantError
-from agentruns.store.mapping import moment, raw
+from agentruns.store.mapping import raw
 from agentruns.store.statements import run_commit as statement
 
 
@@ -66,8 +66,8 @@ def _item(commit: RunCommit) -> tuple[object, ...]:
         fence.attempt_id.text,
         commit.expected.sequence.value,
         commit.expected.digest.raw,
-        moment(draft.recorded_at),
-        moment(draft.gate),
+        draft.recorded_at,
+        draft.gate,
         bool(draft.starts),
         last.sequence.value,
         last.digest.raw,
@@ -118,7 +118,7 @@ def _results(commit: RunCommit) -> Iterable[tuple[object, ...]]:
             row.status,
             row.body,
             row.digest.raw,
-            moment(row.retry_not_before),
+            row.retry_not_before,
             row.sequence.value,
         )
 
@@ -131,6 +131,6 @@ def _waits(commit: RunCommit) -> Iterable[tuple[object, ...]]:
             row.registration,
             row.digest.raw,
             row.sequence.value,
-            moment(row.due_at),
-            moment(row.expires_at),
+            row.due_at,
+            row.expires_at,
         )

@@ -13,7 +13,7 @@ from agentruns.domain.ledger.commit import DraftedCommit
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import InvariantError
-from agentruns.store.mapping import instant, moment, raw
+from agentruns.store.mapping import instant, raw
 from agentruns.store.sender import Sender
 from agentruns.store.statements import control_commit as statement
 
@@ -86,8 +86,8 @@ def _item(commit: ControlCommit) -> tuple[object, ...]:
         event.run_id.text,
         head.sequence.value,
         head.digest.raw,
-        moment(draft.recorded_at),
-        moment(commit.until),
+        draft.recorded_at,
+        commit.until,
         after.status.value,
         after.revision.value,
         event.sequence.value,

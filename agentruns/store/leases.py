@@ -16,7 +16,7 @@ from agentruns.domain.numbers import FencingEpoch
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.store.journal import RunHistory, history_of
-from agentruns.store.mapping import instant, moment, stored_value
+from agentruns.store.mapping import StoredValue, instant
 from agentruns.store.run_view import LockedRun
 from agentruns.store.sender import Sender
 from agentruns.store.sets import ItemSet
@@ -138,7 +138,7 @@ class Leases:
         self, renewals: Sequence[Renewal], *, horizon: timedelta, skip_locked: bool
     ) -> tuple[LeaseAnswer | None, ...]:
         """Extend leases that live, at most ``horizon`` ahead of the database's clock; never shorten one."""
-        rows = [(*_fence(renewal.fence), moment(renewal.desired)) for renewal in renewals]
+        rows = [(*_fence(renewal.fence), renewal.desired) for renewal in renewals]
         statement = statements.renew(skip_locked=skip_locked)
         fences = [renewal.fence for renewal in renewals]
         return self._change(statement, statements.RENEWALS, rows, fences, horizon=horizon)
@@ -152,8 +152,7 @@ class Leases:
     def defer(self, deferrals: Sequence[Deferral], *, skip_locked: bool) -> tuple[LeaseAnswer | None, ...]:
         """Set gates and give the leases back in the same statement; ``due`` when the time has come already."""
         rows = [
-            (*_fence(each.fence), each.head.sequence.value, each.head.digest.raw, moment(each.not_before))
-            for each in deferrals
+            (*_fence(each.fence), each.head.sequence.value, each.head.digest.raw, each.not_before) for each in deferrals
         ]
         statement = statements.defer(skip_locked=skip_locked)
         return self._change(statement, statements.DEFERRALS, rows, [each.fence for each in deferrals])
@@ -218,7 +217,7 @@ def _history(row: Mapping[str, Any]) -> RunHistory | None:
 
 def _lease(fence: RunFence, row: Any) -> RunLease:
     # The other two were written by the statement that answers.
-    with stored_value(fence.tenant_id, fence.run_id, "runs.lease_acquired_at"):
+    with StoredValue(fence.tenant_id, fence.run_id, "runs.lease_acquired_at"):
         acquired_at = instant(row.lease_acquired_at)
     return RunLease(
         fence=fence,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 
 from agentruns.domain.digests import Digest
@@ -13,17 +11,26 @@ from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import CorruptDataError, InvalidValueError
 
 
-@contextmanager
-def stored_value(tenant_id: TenantId, run_id: RunId, component: str) -> Iterator[None]:
-    """Read what stands in a column of a run.
+class StoredValue:
+    """Read, under ``with``, what stands in a column of a run.
 
     Raises:
         CorruptDataError: it is no value that the library would have written.
     """
-    try:
-        yield
-    except InvalidValueError as error:
-        raise CorruptDataError(tenant_id=tenant_id, run_id=run_id, component=component) from error
+
+    __slots__ = ("_component", "_run_id", "_tenant_id")
+
+    def __init__(self, tenant_id: TenantId, run_id: RunId, component: str) -> None:
+        self._tenant_id = tenant_id
+        self._run_id = run_id
+        self._component = component
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidValueError):
+            raise CorruptDataError(tenant_id=self._tenant_id, run_id=self._run_id, component=self._component) from error
 
 
 def instant(value: datetime) -> Timestamp:

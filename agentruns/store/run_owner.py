@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from agentruns.domain.lease import RunFence
 from agentruns.store.journal import RunHistory
-from agentruns.store.lease_refusals import lease_refusal, observation
+from agentruns.store.lease_refusals import check_live, lease_refusal
 from agentruns.store.leases import LeaseAnswer
 from agentruns.store.run_view import RUN_COLUMNS, LockedRun
 from agentruns.store.statements.guards import CLAIMABLE
@@ -23,7 +23,7 @@ def check_owner(fence: RunFence, history: RunHistory) -> None:
     """
     row = SimpleNamespace(**{name: history.run[column] for name, column in RUN_COLUMNS.items()})
     run = LockedRun(fence.tenant_id, fence.run_id, row)
-    observation(fence, LeaseAnswer(word="seen", now=history.now, run=run, lease=None))
+    check_live(fence, LeaseAnswer(word="seen", now=history.now, run=run, lease=None))
     if run.status.value not in CLAIMABLE:
         answer = LeaseAnswer(word="status", now=history.now, run=run, lease=None)
         raise lease_refusal(fence.tenant_id, fence.run_id, answer)

@@ -15,7 +15,7 @@ from agentruns.domain.numbers import FencingEpoch, JournalSequence, RunRevision,
 from agentruns.domain.scalars import TenantId
 from agentruns.domain.status import RunStatus
 from agentruns.domain.timestamps import Timestamp
-from agentruns.store.mapping import instant, optional_instant, stored_value
+from agentruns.store.mapping import StoredValue, instant, optional_instant
 from agentruns.store.statements.guards import ROW
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class LockedRun:
     _row: Any
 
     def _read(self, label: str, read: Callable[[Any], T]) -> T:
-        with stored_value(self.tenant_id, self.run_id, f"runs.{RUN_COLUMNS[label]}"):
+        with StoredValue(self.tenant_id, self.run_id, f"runs.{RUN_COLUMNS[label]}"):
             return read(getattr(self._row, label))
 
     @property

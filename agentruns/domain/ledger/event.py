@@ -143,7 +143,7 @@ class Event(_KeptOrigin):
 
     def follows(self, head: JournalHead | None) -> bool:
         """Tell whether the digest is that of this envelope after the head's digest."""
-        if self.made_from is not None and self._chained_to is head:
+        if getattr(self, "_chained_to", None) is head and self.made_from is not None:
             return True
         return self.digest == _chained(head, self.envelope)
 

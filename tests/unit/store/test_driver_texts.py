@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import BigInteger, Boolean, Dialect, LargeBinary, Text, Uuid, bindparam, make_url, select
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import BigInteger, Boolean, DateTime, Dialect, LargeBinary, Text, Uuid, bindparam, make_url, select
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
 from sqlalchemy.schema import Column, MetaData, Table
 
+from agentruns.domain.timestamps import Timestamp
 from agentruns.errors import InvariantError
 from agentruns.store.driver_texts import DriverTexts
 from agentruns.store.sets import ItemSet
 from agentruns.store.statements.run_commit import run_commit
 from agentruns.store.statements.submit import admit
 
-ITEMS = ItemSet("item", {"id": Uuid(as_uuid=False), "count": BigInteger(), "is_new": Boolean(), "word": Text()})
+ITEMS = ItemSet(
+    "item",
+    {
+        "id": Uuid(as_uuid=False),
+        "count": BigInteger(),
+        "is_new": Boolean(),
+        "at": DateTime(timezone=True),
+        "word": Text(collation="C"),
+        "digest": BYTEA(),
+        "body": BYTEA(),
+    },
+)
 WORDS = Table("words", MetaData(schema="agentruns"), Column("word", Text()), Column("body", LargeBinary()))
 
 
@@ -65,19 +77,43 @@ def test_the_statements_of_every_run_are_compiled_once_for_the_schema_in_use(dia
         assert "agentruns" not in elsewhere.find(statement, dialect).text
 
 
-def test_what_needs_no_quotes_travels_as_the_text_of_an_array() -> None:
-    ids = ["0198c5a4-7b1e-7c3d-8f4a-1b2c3d4e5f60", None]
-    assert ITEMS.parameters([(ids[0], -1, True, 'a "word", {quoted}'), (ids[1], None, False, None)]) == {
-        "item_id": "{" + f"{ids[0]},NULL" + "}",
+AT = Timestamp.parse("2026-12-01T00:30:00.000001Z")
+
+
+def test_what_is_short_travels_as_the_text_of_an_array() -> None:
+    run_id = "0198c5a4-7b1e-7c3d-8f4a-1b2c3d4e5f60"
+    rows = [(run_id, -1, True, AT, "a,{b}", b"\x00\xff", b"{}"), (None, None, False, None, "NULL", None, None)]
+    assert ITEMS.parameters(rows) == {
+        "item_id": "{" + run_id + ",NULL}",
         "item_count": "{-1,NULL}",
         "item_is_new": "{True,False}",
-        "item_word": ['a "word", {quoted}', None],
+        "item_at": "{2026-12-01T00:30:00.000001Z,NULL}",
+        "item_word": '{"a,{b}","NULL"}',
+        "item_digest": '{"\\\\x00ff",NULL}',
+        "item_body": [b"{}", None],
     }
-    assert ITEMS.parameters([]) == {"item_id": "{}", "item_count": "{}", "item_is_new": "{}", "item_word": []}
+    empty = dict.fromkeys(("item_id", "item_count", "item_is_new", "item_at", "item_word", "item_digest"), "{}")
+    assert ITEMS.parameters([]) == {**empty, "item_body": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        (['"'], r'{"\""}'),
+        (["\\"], r'{"\\"}'),
+        (['a","b', "c"], r'{"a\",\"b","c"}'),
+        (["", None, " "], '{"",NULL," "}'),
+    ],
+)
+def test_quotes_and_strokes_in_a_text_are_escaped(words: list[str | None], written: str) -> None:
+    texts = ItemSet("item", {"word": Text()})
+    assert texts.parameters([(word,) for word in words]) == {"item_word": written}
 
 
 def test_the_text_of_an_array_is_read_as_what_its_column_is(dialect: Dialect) -> None:
     text = str(select(ITEMS.source()).compile(dialect=dialect))
     assert (
-        "CAST($1::VARCHAR AS UUID[]), CAST($2::VARCHAR AS BIGINT[]), CAST($3::VARCHAR AS BOOLEAN[]), $4::TEXT[]" in text
+        "CAST($1::VARCHAR AS UUID[]), CAST($2::VARCHAR AS BIGINT[]), CAST($3::VARCHAR AS BOOLEAN[]), "
+        "CAST($4::VARCHAR AS TIMESTAMP WITH TIME ZONE[]), CAST($5::VARCHAR AS TEXT[]), "
+        "CAST($6::VARCHAR AS BYTEA[]), $7::BYTEA[]" in text
     )
