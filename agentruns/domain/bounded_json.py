@@ -1,17 +1,17 @@
-"""The immutable JSON value of the library: canonical bytes, and what was counted when they entered."""
+"""The immutable JSON value of the library: canonical bytes that were bounded when they entered."""
 
 from __future__ import annotations
 
 import json
 from typing import Self
 
-from attrs import field, frozen
+from attrs import frozen
 
-from agentruns.domain.canonical import JsonTree, encode_bounded
+from agentruns.domain.canonical import JsonTree, encode_bounded, parse_canonical
 from agentruns.domain.digests import Digest, plain_digest
 from agentruns.domain.json_limits import JsonLimits
 from agentruns.domain.json_parse import parse_text
-from agentruns.errors import InvalidJsonError
+from agentruns.domain.json_walk import Walked, walk
 
 #: For bytes that are known to be one canonical value: nothing has to be detected or skipped around it.
 _DECODER = json.JSONDecoder()
@@ -29,13 +29,9 @@ class BoundedJson(_KeptDigest):
 
     Attributes:
         data: the canonical bytes.
-        depth: of nesting; a scalar is 0.
-        nodes: values altogether.
     """
 
     data: bytes
-    depth: int = field(eq=False)
-    nodes: int = field(eq=False)
 
     @classmethod
     def parse(cls, data: bytes | str, limits: JsonLimits = JsonLimits.DEFAULT) -> Self:
@@ -53,8 +49,7 @@ class BoundedJson(_KeptDigest):
         Raises:
             InvalidJsonError: the first broken rule or limit.
         """
-        data, walked = encode_bounded(tree, limits)
-        return cls(data, walked.depth, walked.nodes)
+        return cls(encode_bounded(tree, limits))
 
     @classmethod
     def read(cls, data: bytes, max_bytes: int = JsonLimits.MAXIMUM.max_bytes) -> Self:
@@ -63,16 +58,27 @@ class BoundedJson(_KeptDigest):
         Raises:
             InvalidJsonError: ``not_canonical``, or larger than any such column holds.
         """
-        limits = JsonLimits.record(max_bytes)
-        value = cls.parse(data, limits)
-        if value.data != data:
-            raise InvalidJsonError(reason="not_canonical")
-        return value
+        parse_canonical(data, JsonLimits.record(max_bytes))
+        return cls(data)
 
     @property
     def size(self) -> int:
         """Length of the canonical bytes: the size of a JSON value everywhere."""
         return len(self.data)
+
+    @property
+    def depth(self) -> int:
+        """Of nesting; a scalar is 0. Counted when it is asked for."""
+        return self._walked.depth
+
+    @property
+    def nodes(self) -> int:
+        """Values altogether. Counted when it is asked for."""
+        return self._walked.nodes
+
+    @property
+    def _walked(self) -> Walked:
+        return walk(self.value, JsonLimits.record(self.size))
 
     @property
     def value(self) -> JsonTree:

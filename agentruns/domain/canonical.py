@@ -8,6 +8,7 @@ import rfc8785
 
 from agentruns.domain.json_limits import MIB, JsonLimits
 from agentruns.domain.json_parse import parse_text
+from agentruns.domain.json_plain import PLAIN_ENCODER, plain_tree
 from agentruns.domain.json_walk import JsonTree, Walked, walk
 from agentruns.errors import InvalidJsonError
 
@@ -24,9 +25,6 @@ __all__ = [
 #: No record and no document is larger; what is smaller is bounded where it enters.
 _UNBOUNDED = JsonLimits.record(64 * MIB)
 
-_FAST = json.JSONEncoder(
-    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
-)
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
 
 
@@ -42,21 +40,20 @@ def canonical_bytes(tree: JsonTree) -> bytes:
 def encode_walked(tree: JsonTree, walked: Walked) -> bytes:
     """Encode a tree that has just been walked; what the walk saw decides about the path, never the result."""
     if walked.is_plain:
-        return _FAST.encode(tree).encode("utf-8")
+        return PLAIN_ENCODER.encode(tree).encode("utf-8")
     return rfc8785.dumps(tree)
 
 
-def encode_bounded(tree: JsonTree, limits: JsonLimits) -> tuple[bytes, Walked]:
+def encode_bounded(tree: JsonTree, limits: JsonLimits) -> bytes:
     """Walk a tree under limits, then encode it and bound its size.
 
     Raises:
         InvalidJsonError: a rule or a limit is broken; ``too_large`` for the canonical bytes.
     """
-    walked = walk(tree, limits)
-    data = encode_walked(tree, walked)
+    data = encode_walked(tree, walk(tree, limits))
     if len(data) > limits.max_bytes:
         raise InvalidJsonError(reason="too_large", limit=limits.max_bytes, actual=len(data))
-    return data, walked
+    return data
 
 
 def dump_json(tree: JsonTree) -> bytes:
@@ -85,7 +82,9 @@ def parse_canonical(data: bytes, limits: JsonLimits) -> JsonTree:
     Raises:
         InvalidJsonError: as :func:`parse_json`; ``not_canonical`` where any byte is not what the encoder writes.
     """
+    if (plain := plain_tree(data, limits)) is not None:
+        return plain[0]
     tree = parse_text(data, limits)
-    if encode_bounded(tree, limits)[0] != data:
+    if encode_bounded(tree, limits) != data:
         raise InvalidJsonError(reason="not_canonical")
     return tree

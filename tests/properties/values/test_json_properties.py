@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from random import Random
 from typing import Any
@@ -13,8 +14,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentruns.domain.bounded_json import BoundedJson
-from agentruns.domain.canonical import JsonTree, canonical_bytes, dump_json, encode_walked, parse_canonical, parse_json
+from agentruns.domain.canonical import (
+    JsonTree,
+    canonical_bytes,
+    dump_json,
+    encode_bounded,
+    encode_walked,
+    parse_canonical,
+    parse_json,
+)
 from agentruns.domain.json_limits import JsonLimits
+from agentruns.domain.json_parse import parse_text
+from agentruns.domain.json_plain import plain_tree
 from agentruns.domain.json_walk import walk
 from agentruns.errors import InvalidJsonError
 
@@ -98,6 +109,95 @@ def test_the_fast_path_agrees_over_twenty_thousand_trees() -> None:
         walked = walk(tree, LIMITS)
         assert walked.is_plain
         assert encode_walked(tree, walked) == rfc8785.dumps(tree)
+
+
+def strictly(data: bytes, limits: JsonLimits) -> JsonTree:
+    """Read canonical bytes without the short way."""
+    tree = parse_text(data, limits)
+    if encode_bounded(tree, limits) != data:
+        raise InvalidJsonError(reason="not_canonical")
+    return tree
+
+
+def odd_bytes(random: Random) -> bytes:
+    """Make bytes of which many are nearly canonical: a tree's, with pieces lost, doubled, swapped or put in."""
+    data = canonical_bytes(grow(random, 4))
+    pieces = (
+        b'"',
+        b"\\",
+        b",",
+        b" ",
+        b"0",
+        b"-0",
+        b"1.5",
+        b"1e3",
+        b"9007199254740992",
+        b"NaN",
+        b"\\ud800",
+        b"\xf0\x9f\x98\x80",
+    )
+    for _ in range(random.randrange(3)):
+        at, end = sorted((random.randrange(len(data) + 1), random.randrange(len(data) + 1)))
+        put = random.choice((b"", data[at:end] * 2, data[end:] + data[at:end], random.choice(pieces)))
+        data = data[:at] + put + data[end:]
+    return data
+
+
+def test_the_short_reading_never_takes_what_the_strict_one_refuses() -> None:
+    random, taken, refused = Random(8785), 0, 0
+    bounds = [JsonLimits.record(), JsonLimits.DEFAULT, JsonLimits(max_depth=2, max_entries=3, max_nodes=8)]
+    bounds += [JsonLimits(max_string_bytes=4), JsonLimits(max_key_bytes=2), JsonLimits(max_bytes=9)]
+    for _ in range(20_000):
+        data, limits = odd_bytes(random), random.choice(bounds)
+        plain = plain_tree(data, limits)
+        if plain is not None:
+            taken += 1
+            assert same(plain[0], strictly(data, limits))
+            continue
+        try:
+            strictly(data, limits)
+        except InvalidJsonError:
+            refused += 1
+    assert taken > 2_000
+    assert refused > 2_000
+
+
+@given(trees(st.none() | st.booleans() | st.integers(-(10**15) + 1, 10**15 - 1) | st.text(), st.text()))
+def test_the_short_reading_takes_what_people_write(tree: JsonTree) -> None:
+    data = canonical_bytes(tree)
+    plain = plain_tree(data, JsonLimits.record())
+    if all(ord(character) < 2**16 for character in data.decode()) and not re.search(rb"[0-9]{16}", data):
+        assert plain is not None
+        assert same(plain[0], tree)
+    else:
+        assert plain is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"a":1,"a":1}',
+        b'{"b":1,"a":1}',
+        '{"\U0001f600":1,"\uffff":2}'.encode(),
+        '{"\uffff":2,"\U0001f600":1}'.encode(),
+        b'"\\ud800"',
+        b'"\\u00e9"',
+        b'"\\/"',
+        b"9007199254740993",
+        b"-0",
+        b"1.0",
+        b"NaN",
+        b" 1",
+        b"",
+        b"\xef\xbb\xbf1",
+        b"\xff",
+        b"[" * 97 + b"]" * 97,
+        b'{"' + b"n" * 1025 + b'":1}',
+        b'{"' + b'\\"' * 1025 + b'":1}',
+    ],
+)
+def test_what_the_short_reading_leaves_to_the_strict_one(data: bytes) -> None:
+    assert plain_tree(data, JsonLimits.record()) is None
 
 
 @given(ANY)
