@@ -38,17 +38,24 @@ def plain_tree(data: bytes, limits: JsonLimits) -> tuple[JsonTree] | None:
         return None
 
 
+def is_small(data: bytes, *, max_depth: int, max_nodes: int) -> bool:
+    """Tell whether the bytes of a JSON value have so few brackets and commas that these limits cannot be broken."""
+    brackets = data.count(b"[") + data.count(b"{")
+    return brackets <= max_depth and brackets + data.count(b",") < max_nodes
+
+
 def _is_within(data: bytes, limits: JsonLimits) -> bool:
     """Tell whether no limit can be broken, judged by the bytes alone."""
-    if len(data) > min(limits.max_bytes, limits.max_entries, limits.max_nodes, limits.max_string_bytes):
+    if len(data) > limits.max_bytes or data.count(b",") >= limits.max_entries:
         return False
-    if data.count(b"[") + data.count(b"{") > limits.max_depth:
+    if not is_small(data, max_depth=limits.max_depth, max_nodes=limits.max_nodes):
         return False
-    if len(data) <= limits.max_key_bytes:
+    longest = min(limits.max_key_bytes, limits.max_string_bytes)
+    if len(data) <= longest:
         return True
     # No text is longer than what stands between two quotes of which none is escaped.
     between = data.replace(b'\\"', b"xx") if b"\\" in data else data
-    return max(map(len, between.split(b'"'))) <= limits.max_key_bytes
+    return max(map(len, between.split(b'"'))) <= longest
 
 
 def _refuse(_literal: str) -> NoReturn:
