@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from math import inf
 from types import NoneType
 from typing import Any, Final, TypeAlias
 
@@ -39,6 +41,8 @@ _CLASSES: Final[dict[str, tuple[type, ...]]] = {
 }
 #: Keywords that one acceptor knows for all members of an object, or items of an array.
 _MEMBERS: Final = frozenset({"properties", "required", "additionalProperties"})
+_TEXT_BOUNDS: Final = frozenset({"type", "minLength", "maxLength"})
+_INTEGER_BOUNDS: Final = frozenset({"type", "minimum", "maximum"})
 _DECISIVE: Final = frozenset(Draft202012Validator.VALIDATORS)
 
 
@@ -73,7 +77,9 @@ class _Compiler:
         def inner(subschema: Any) -> Acceptor:
             return self.schema(subschema, resolver, chain)
 
-        checks = [self._keyword(word, schema, inner) for word in schema if word in _DECISIVE - _MEMBERS - {"$ref"}]
+        bounded, known = _bounded(schema)
+        words = [word for word in schema if word in _DECISIVE - _MEMBERS - {"$ref"} - known]
+        checks = [*bounded, *(self._keyword(word, schema, inner) for word in words)]
         if not _MEMBERS.isdisjoint(schema):
             checks.append(_members(schema, inner))
         if "$ref" in schema:
@@ -112,6 +118,18 @@ def _all(checks: list[Acceptor]) -> Acceptor:
         return True
 
     return accepts
+
+
+def _bounded(schema: Mapping[str, Any]) -> tuple[list[Acceptor], AbstractSet[str]]:
+    """Make one acceptor of a text's or an integer's type and bounds, and name the keywords that it stands for."""
+    kind = schema.get("type")
+    if kind == "string":
+        shortest, longest = schema.get("minLength", 0), schema.get("maxLength", inf)
+        return [lambda value: value.__class__ is str and shortest <= len(value) <= longest], _TEXT_BOUNDS
+    if kind == "integer":
+        lowest, highest = schema.get("minimum", -inf), schema.get("maximum", inf)
+        return [lambda value: value.__class__ is int and lowest <= value <= highest], _INTEGER_BOUNDS
+    return [], frozenset()
 
 
 def _any(checks: list[Acceptor]) -> Acceptor:
