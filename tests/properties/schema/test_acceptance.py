@@ -113,3 +113,30 @@ def test_what_is_too_large_to_follow_is_left_to_the_validator() -> None:
     doubled = {str(number): {"allOf": 2 * [{"$ref": f"#/$defs/{number + 1}"}]} for number in range(12)}
     assert MAXIMUM_SUBSCHEMAS < 2**12
     assert not accepts({"$ref": "#/$defs/0", "$defs": {**doubled, "12": True}}, 1)
+
+
+SIZED: dict[str, list[Any]] = {
+    "string": ["ä" * size for size in range(5)],
+    "integer": [-1, 0, 1, 2, 3],
+    "number": [-1, 0.5, 1, 1.5, 3],
+    "array": [[None] * size for size in range(5)],
+    "object": [dict.fromkeys("abcd"[:size]) for size in range(5)],
+}
+BOUNDS = {
+    "string": ("minLength", "maxLength"),
+    "array": ("minItems", "maxItems"),
+    "object": ("minProperties", "maxProperties"),
+    "integer": ("minimum", "maximum"),
+    "number": ("minimum", "maximum"),
+}
+
+
+@pytest.mark.parametrize("kind", SIZED)
+@pytest.mark.parametrize("with_type", [True, False])
+def test_bounds_accept_exactly_what_lies_between_them(kind: str, *, with_type: bool) -> None:
+    low, high = BOUNDS[kind]
+    values = [value for values in SIZED.values() for value in values]
+    for bounds in ({}, {low: 1}, {high: 2}, {low: 1, high: 2}, {low: 3, high: 1}):
+        tree = {**bounds, **({"type": kind} if with_type else {})}
+        validator = Draft202012Validator(tree)
+        assert [accepts(tree, value) for value in values] == [validator.is_valid(value) for value in values]
