@@ -6,17 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attrs import frozen
-from jsonschema import Draft202012Validator
 
 from agentruns.domain.identity import SchemaReference
 from agentruns.domain.schema.cycles import on_cycles
+from agentruns.domain.schema.dialect import FORMAT_CHECKER, prepare_format
 from agentruns.domain.schema.documents import SchemaDocument, closed_resources
 from agentruns.domain.schema.keywords import FORMATS, REFERENCES, UNEVALUATED, escaped
 from agentruns.domain.schema.subschemas import Subschema, SubschemaIndex, walk
 
 MAXIMUM_FINDINGS = 100
-
-FORMAT_CHECKER = Draft202012Validator.FORMAT_CHECKER
 
 
 @frozen(kw_only=True)
@@ -111,6 +109,8 @@ def _unchecked_formats(own: Sequence[Subschema]) -> Iterator[SchemaFinding]:
     for subschema, name in _formats(own):
         if name not in FORMAT_CHECKER.checkers:
             yield _at(subschema, "missing_format_checker", "/format")
+        else:
+            prepare_format(name)
 
 
 def _patterns(own: Sequence[Subschema]) -> Iterator[SchemaFinding]:
