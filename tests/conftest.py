@@ -1,7 +1,8 @@
 """A real PostgreSQL for the tests: one server, one template that is migrated once, and a clone of it for each test.
 
 A role that is no superuser owns the template, and another one is granted what a runtime needs.
-``AGENTRUNS_TEST_MAJOR`` chooses the server: 16, 17 or 18. Workers of one session, and sessions at once, share it.
+``AGENTRUNS_TEST_MAJOR`` chooses the server: 16, 17 or 18. Workers of one session, and sessions at once, share it. With
+``AGENTRUNS_TEST_POOLER=1`` what a runtime sees is behind a PgBouncer that pools transactions.
 """
 
 from __future__ import annotations
@@ -30,14 +31,20 @@ from agentruns.domain.snapshot import AgentRunSnapshot
 from agentruns.domain.wire import to_wire
 from agentruns.operations import grants
 from agentruns.operations.embedded import EmbeddedServer
+from agentruns.runtime.engine import start_settings
 from agentruns.runtime.graph_bundle import GraphBundle
+from agentruns.store.options import StoreOptions
 from agentruns.store.privileges import Role, expected
 from agentruns.testing.drives import DriveWorld, open_world
 from agentruns.testing.faults import WireProxy
+from agentruns.testing.pgbouncer import PgBouncer
 
 MAJOR = int(os.environ.get("AGENTRUNS_TEST_MAJOR", "18"))
+HAS_POOLER = os.environ.get("AGENTRUNS_TEST_POOLER") == "1"
 #: A file system in memory: a clone there takes a tenth of the time that a disk takes to make its files.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the server's folder in it is its account's alone
+#: Of a pooler, for each test's database: enough for all transactions that a test holds open at once.
+BACKENDS = 20
 _NEEDED_BYTES = 4 * 2**30
 #: Roles belong to the server, so all sessions share these.
 OWNER = "agentruns_owner"
@@ -189,10 +196,27 @@ def database(server: Server) -> Iterator[str]:
     server.drop(name)
 
 
+@pytest.fixture(scope="session")
+def pooler(server: Server) -> Iterator[PgBouncer | None]:
+    """What stands between a runtime and the server: nothing, unless a pooler is asked for."""
+    if not HAS_POOLER:
+        yield None
+        return
+    target = make_url(server.url("postgres", role=RUNTIME))
+    # What a store sends with its start packet such a pooler drops, but for its own name.
+    settings = {name: value for name, value in start_settings(StoreOptions()).items() if name != "application_name"}
+    with PgBouncer.before(target, users=[RUNTIME], backends=BACKENDS, settings=settings) as started:
+        yield started
+
+
 @pytest.fixture
-def database_url(server: Server, database: str) -> str:
+def database_url(server: Server, database: str, pooler: PgBouncer | None) -> str:
     """The database as a runtime sees it, with the grants of one; SQLAlchemy's URL for asyncpg."""
-    return server.url(database, role=RUNTIME)
+    url = server.url(database, role=RUNTIME)
+    if pooler is None:
+        return url
+    pooled = pooler.url(make_url(url)).update_query_dict({"statement_cache_size": "0"})
+    return pooled.render_as_string(hide_password=False)
 
 
 @pytest.fixture
