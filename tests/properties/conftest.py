@@ -16,7 +16,8 @@ from agentruns.testing.machines.running import MachineTotals, run_machine
 #: Seconds of one test in the nightly profile, whose examples take longer than the suite's tests may.
 PATIENCE = 3_600
 MANY_EXAMPLES = 200
-_DRAWN = re.compile(r"(\d+) passing examples, (\d+) failing examples")
+#: What Hypothesis says of each phase; older releases put "examples" behind either number.
+_DRAWN = re.compile(r"(\d+) passing(?: examples)?, (\d+) failing")
 
 
 @frozen

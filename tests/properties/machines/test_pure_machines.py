@@ -13,7 +13,8 @@ from agentruns.testing.machines.submission import SubmissionMachine
 
 PutThrough = Callable[..., None]
 
-_EXAMPLES = settings().max_examples
+#: The nightly profile gives machines more than other laws, which are many.
+_EXAMPLES = 2_000 if settings.get_current_profile_name() == "nightly" else settings().max_examples
 
 
 def test_submissions(put_through: PutThrough) -> None:

@@ -15,7 +15,7 @@ from agentruns.testing.machines.stored_submission import StoredSubmissionMachine
 PutThrough = Callable[..., None]
 
 #: An example on a server costs as much as many on the pure domain.
-_EXAMPLES = max(6, settings().max_examples // 10)
+_EXAMPLES = 200 if settings.get_current_profile_name() == "nightly" else max(6, settings().max_examples // 10)
 
 
 def test_submissions(stored_world: StoredWorld, put_through: PutThrough) -> None:
