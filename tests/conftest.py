@@ -44,7 +44,7 @@ HAS_POOLER = os.environ.get("AGENTRUNS_TEST_POOLER") == "1"
 #: A file system in memory: a clone there takes a tenth of the time that a disk takes to make its files.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the server's folder in it is its account's alone
 #: Of a pooler, for each test's database: enough for all transactions that a test holds open at once.
-BACKENDS = 20
+BACKENDS = 40
 _NEEDED_BYTES = 4 * 2**30
 #: Roles belong to the server, so all sessions share these.
 OWNER = "agentruns_owner"
@@ -155,6 +155,13 @@ def _content_of_template() -> str:
     return hashlib.sha256(manifest + granted.encode()).hexdigest()[:16]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out, behind a pooler, what needs a way to the server itself."""
+    for item in items if HAS_POOLER else ():
+        for direct in item.iter_markers("direct"):
+            item.add_marker(pytest.mark.skip(reason=direct.args[0]))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def every_snapshot_satisfies_its_document() -> Iterator[None]:
     """SUB-19: hold each snapshot that the suite builds, wherever it does, against the published document."""
@@ -202,10 +209,16 @@ def pooler(server: Server) -> Iterator[PgBouncer | None]:
     if not HAS_POOLER:
         yield None
         return
-    target = make_url(server.url("postgres", role=RUNTIME))
+    target = make_url(server.url("postgres"))
     # What a store sends with its start packet such a pooler drops, but for its own name.
     settings = {name: value for name, value in start_settings(StoreOptions()).items() if name != "application_name"}
-    with PgBouncer.before(target, users=[RUNTIME], backends=BACKENDS, settings=settings) as started:
+    users = [RUNTIME, OWNER, str(target.username)]
+    with (
+        PgBouncer.before(target, users=users, backends=BACKENDS, settings=settings) as started,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        # As ?statement_cache_size=0 in the URL of a store would have it; engines of the tests' own take no such URL.
+        patch.setitem(asyncpg.connect.__kwdefaults__ or {}, "statement_cache_size", 0)
         yield started
 
 
@@ -213,10 +226,7 @@ def pooler(server: Server) -> Iterator[PgBouncer | None]:
 def database_url(server: Server, database: str, pooler: PgBouncer | None) -> str:
     """The database as a runtime sees it, with the grants of one; SQLAlchemy's URL for asyncpg."""
     url = server.url(database, role=RUNTIME)
-    if pooler is None:
-        return url
-    pooled = pooler.url(make_url(url)).update_query_dict({"statement_cache_size": "0"})
-    return pooled.render_as_string(hide_password=False)
+    return url if pooler is None else pooler.url(make_url(url)).render_as_string(hide_password=False)
 
 
 @pytest.fixture
