@@ -8,5 +8,5 @@ from hypothesis import settings
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=200, deadline=None)
-settings.register_profile("nightly", max_examples=2000, deadline=None)
+settings.register_profile("nightly", max_examples=600, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))

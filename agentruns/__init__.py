@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from agentruns.errors import UnitOfWorkError as UnitOfWorkError
     from agentruns.errors import WaitAlreadySettledError as WaitAlreadySettledError
     from agentruns.operations.audit import AuditProgress as AuditProgress
+    from agentruns.operations.audit import AuditSample as AuditSample
     from agentruns.operations.audit import AuditScope as AuditScope
     from agentruns.operations.audit import audit_runs as audit_runs
     from agentruns.operations.embedded import EmbeddedServer as EmbeddedServer
@@ -286,7 +287,7 @@ _PUBLIC: Final = {
     "orm.runs": "RunRow",
     "runtime.engine": "install_failover_handler is_transient",
     # operate
-    "operations.audit": "AuditProgress AuditScope audit_runs",
+    "operations.audit": "AuditProgress AuditSample AuditScope audit_runs",
     "operations.embedded": "EmbeddedServer",
     "operations.quarantines": "ReleasedQuarantine release_quarantine",
     "operations.reservations": "prune_reservations",

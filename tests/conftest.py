@@ -1,7 +1,8 @@
 """A real PostgreSQL for the tests: one server, one template that is migrated once, and a clone of it for each test.
 
 A role that is no superuser owns the template, and another one is granted what a runtime needs.
-``AGENTRUNS_TEST_MAJOR`` chooses the server: 16, 17 or 18. Workers of one session, and sessions at once, share it.
+``AGENTRUNS_TEST_MAJOR`` chooses the server: 16, 17 or 18. Workers of one session, and sessions at once, share it. With
+``AGENTRUNS_TEST_POOLER=1`` what a runtime sees is behind a PgBouncer that pools transactions.
 """
 
 from __future__ import annotations
@@ -30,14 +31,20 @@ from agentruns.domain.snapshot import AgentRunSnapshot
 from agentruns.domain.wire import to_wire
 from agentruns.operations import grants
 from agentruns.operations.embedded import EmbeddedServer
+from agentruns.runtime.engine import start_settings
 from agentruns.runtime.graph_bundle import GraphBundle
+from agentruns.store.options import StoreOptions
 from agentruns.store.privileges import Role, expected
 from agentruns.testing.drives import DriveWorld, open_world
 from agentruns.testing.faults import WireProxy
+from agentruns.testing.pgbouncer import PgBouncer
 
 MAJOR = int(os.environ.get("AGENTRUNS_TEST_MAJOR", "18"))
+HAS_POOLER = os.environ.get("AGENTRUNS_TEST_POOLER") == "1"
 #: A file system in memory: a clone there takes a tenth of the time that a disk takes to make its files.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the server's folder in it is its account's alone
+#: Of a pooler, for each test's database: enough for all transactions that a test holds open at once.
+BACKENDS = 40
 _NEEDED_BYTES = 4 * 2**30
 #: Roles belong to the server, so all sessions share these.
 OWNER = "agentruns_owner"
@@ -133,7 +140,8 @@ class Server:
 
     def _create(self, template: str) -> str:
         name = next(self._names)
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # Files in memory are copied, and dropped again, in two thirds of the time that logging their pages takes.
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return name
 
     def _databases(self) -> list[str]:
@@ -146,6 +154,13 @@ def _content_of_template() -> str:
     manifest = files("agentruns.migrations").joinpath("manifest.json").read_bytes()
     granted = ", ".join(map(str, sorted(expected(Role.RUNTIME))))
     return hashlib.sha256(manifest + granted.encode()).hexdigest()[:16]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out, behind a pooler, what needs a way to the server itself."""
+    for item in items if HAS_POOLER else ():
+        for direct in item.iter_markers("direct"):
+            item.add_marker(pytest.mark.skip(reason=direct.args[0]))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -189,10 +204,30 @@ def database(server: Server) -> Iterator[str]:
     server.drop(name)
 
 
+@pytest.fixture(scope="session")
+def pooler(server: Server) -> Iterator[PgBouncer | None]:
+    """What stands between a runtime and the server: nothing, unless a pooler is asked for."""
+    if not HAS_POOLER:
+        yield None
+        return
+    target = make_url(server.url("postgres"))
+    # What a store sends with its start packet such a pooler drops, but for its own name.
+    settings = {name: value for name, value in start_settings(StoreOptions()).items() if name != "application_name"}
+    users = [RUNTIME, OWNER, str(target.username)]
+    with (
+        PgBouncer.before(target, users=users, backends=BACKENDS, settings=settings) as started,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        # As ?statement_cache_size=0 in the URL of a store would have it; engines of the tests' own take no such URL.
+        patch.setitem(asyncpg.connect.__kwdefaults__ or {}, "statement_cache_size", 0)
+        yield started
+
+
 @pytest.fixture
-def database_url(server: Server, database: str) -> str:
+def database_url(server: Server, database: str, pooler: PgBouncer | None) -> str:
     """The database as a runtime sees it, with the grants of one; SQLAlchemy's URL for asyncpg."""
-    return server.url(database, role=RUNTIME)
+    url = server.url(database, role=RUNTIME)
+    return url if pooler is None else pooler.url(make_url(url)).render_as_string(hide_password=False)
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,7 +20,7 @@ from agentruns.cli.root import Group
 from agentruns.cli.stopping import stopping
 from agentruns.domain.ids import RunId
 from agentruns.domain.scalars import TenantId
-from agentruns.operations.audit import EVERYTHING, AuditProgress, AuditScope, audit_runs
+from agentruns.operations.audit import AuditProgress, AuditSample, AuditScope, audit_runs
 from agentruns.operations.verification import verify_revisions
 
 if TYPE_CHECKING:
@@ -27,6 +29,29 @@ if TYPE_CHECKING:
 _APP: Final = app_option(
     required=False, help="The deployment whose reducers and schemas are asked; without it states are taken as recorded."
 )
+_SAMPLE: Final = click.option(
+    "--sample",
+    "share",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="P",
+    help="Only a random share of the runs, such as 0.05.",
+)
+_SEED: Final = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="N",
+    help="Draw the sample that the total of an earlier audit names by this seed.",
+)
+
+
+def _sampled(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a sample, and what they say as ``sample``."""
+
+    @wraps(command)
+    def call(*arguments: Any, share: float | None, seed: int | None, **options: Any) -> Any:
+        return command(*arguments, sample=_sample(share, seed), **options)
+
+    return _SAMPLE(_SEED(call))
 
 
 @click.group(cls=Group)
@@ -52,21 +77,35 @@ def of_run(context: click.Context, tenant: TenantId, run: RunId, deployment: Dep
 @click.option(
     "--resume-after", type=RUN, metavar="RUN", help="Only the runs after this one: the last of a stopped audit."
 )
+@_sampled
 @_APP
 @click.pass_context
 def of_tenant(
-    context: click.Context, tenant: TenantId, resume_after: RunId | None, deployment: Deployment | None
+    context: click.Context,
+    tenant: TenantId,
+    resume_after: RunId | None,
+    sample: AuditSample | None,
+    deployment: Deployment | None,
 ) -> None:
-    """Audit all runs of a tenant, and the graphs and limits that it has beside them."""
-    _audited(context, AuditScope.tenant(tenant, after_run=resume_after), deployment)
+    """Audit all runs of a tenant, or a sample of them, and the graphs and limits that it has beside them."""
+    _audited(context, AuditScope.tenant(tenant, after_run=resume_after, sample=sample), deployment)
 
 
 @audit.command("all")
+@_sampled
 @_APP
 @click.pass_context
-def of_all(context: click.Context, deployment: Deployment | None) -> None:
-    """Audit the runs of all tenants, the cycles that share turns, and the schema's own guards."""
-    _audited(context, EVERYTHING, deployment)
+def of_all(context: click.Context, sample: AuditSample | None, deployment: Deployment | None) -> None:
+    """Audit the runs of all tenants, or a sample of them, the cycles that share turns, and the schema's own guards."""
+    _audited(context, AuditScope(sample=sample), deployment)
+
+
+def _sample(share: float | None, seed: int | None) -> AuditSample | None:
+    if share is None:
+        if seed is not None:
+            raise click.UsageError("--seed is of a --sample")
+        return None
+    return AuditSample(share=share) if seed is None else AuditSample(share=share, seed=seed)
 
 
 class _StoppedError(Exception):
@@ -74,11 +113,10 @@ class _StoppedError(Exception):
 
 
 def _audited(context: click.Context, scope: AuditScope, deployment: Deployment | None) -> None:
-
     settings = settings_of(context)
     output = Output(settings)
     executables = None if deployment is None else deployment.build().executables
-    with stopping(output) as signals, AuditDisplay(output) as display:
+    with stopping(output) as signals, AuditDisplay(output, scope.sample) as display:
 
         def tell(progress: AuditProgress) -> None:
             display.advance(progress)

@@ -10,7 +10,7 @@ from attrs import asdict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agentruns.cli.output import Output
-from agentruns.operations.audit import AuditProgress, Finding
+from agentruns.operations.audit import AuditProgress, AuditSample, Finding
 
 _COLUMNS: Final = ("label", "tenant_id", "run_id", "place", "found", "wanted")
 #: Of one table: an audit that finds more writes another one, so that findings are not gathered without end.
@@ -25,9 +25,10 @@ class AuditDisplay:
         is_stopped: the audit was ended before it was over.
     """
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, sample: AuditSample | None = None) -> None:
         self.progress = AuditProgress()
         self.is_stopped = False
+        self._sample = sample
         self._output = output
         self._held: list[dict[str, Any]] = []
         self._watched = ExitStack()
@@ -82,10 +83,12 @@ class AuditDisplay:
         """Write what is left, and the total."""
         if self._held:
             self._write()
-        last, progress = self.progress.last, self.progress
+        last, progress, sample = self.progress.last, self.progress, self._sample
         self._output.document(
             {
                 "complete": not self.is_stopped,
+                "sample": None if sample is None else sample.share,
+                "seed": None if sample is None else sample.seed,
                 "runs": progress.runs,
                 "events": progress.events,
                 "findings": progress.findings,

@@ -11,6 +11,7 @@ from agentruns.domain.fairness import FairnessCycle, TenantFairnessPolicy
 from agentruns.domain.ids import ReservationId
 from agentruns.domain.scalars import ShardId, TenantId
 from agentruns.errors import ContentionError, DeploymentError, IdConflictError, InvalidValueError
+from agentruns.runtime.fair_distances import FairDistances
 from agentruns.runtime.store import AgentRunStore
 from agentruns.runtime.telemetry.counts import turns_reserved
 from agentruns.store.fairness import FairReservation
@@ -50,6 +51,7 @@ class FairShard:
         self._store = store
         self.shard_id = shard_id
         self.cycle = FairnessCycle(policy)
+        self._distances = FairDistances(store, shard_id, self.cycle)
 
     @property
     def tenants(self) -> tuple[TenantId, ...]:
@@ -96,8 +98,10 @@ class FairShard:
             if found is None:
                 raise DeploymentError(reason="fairness_policy_not_published")
             if found:
-                turns_reserved(len(found))
-                return self._turns(reservation_ids, found)
+                turns = self._turns(reservation_ids, found)
+                turns_reserved(len(turns))
+                await self._distances.tell([(turn.sequence, turn.tenant_id) for turn in turns])
+                return turns
         raise ContentionError
 
     def _slots_of(self, eligible: Collection[TenantId]) -> list[int]:

@@ -161,7 +161,7 @@ class AgentRunStore(Database):
                     tenant_id, limit=limit, attempt_ids=attempt_ids, graph_digests=graph_digests, duration=duration
                 )
             )
-            observed.ended_with(claims.leases)
+            observed.ended_with(claims)
         self.clock.observe(claims.observed_at)
         return tuple(
             HeldLease(lease=lease, observed_at=claims.observed_at, sent_at=sent_at, history=history)

@@ -72,3 +72,8 @@ class Fairness:
             for row in rows
             if row.reservation_id is not None
         )
+
+    def passed(self, shard_id: ShardId, *, since: int, before: int) -> list[tuple[int, int]]:
+        """Give sequence and slot of the reservations with a sequence from ``since`` to below ``before``, in order."""
+        parameters = {"of_shard": shard_id.text, "since": since, "before": before}
+        return [(row.sequence, row.slot) for row in self._work.execute(statements.passed(), parameters)]

@@ -71,10 +71,12 @@ class ReadyClaims:
 
     Attributes:
         leases: each with the run's history, where it is short; ``None`` where its drive has to read it.
+        has_room: a place was free under the limit of the tenant, or it has none.
     """
 
     leases: tuple[tuple[RunLease, RunHistory | None], ...]
     observed_at: Timestamp
+    has_room: bool
 
 
 class Leases:
@@ -132,7 +134,7 @@ class Leases:
         rows = [dict(zip(names, row, strict=True)) for row in found]
         taken = [row for row in rows if row["run_id"] is not None]
         leases = tuple((_claimed_lease(tenant_id, row), _history(row)) for row in taken)
-        return ReadyClaims(leases=leases, observed_at=instant(rows[0]["now"]))
+        return ReadyClaims(leases=leases, observed_at=instant(rows[0]["now"]), has_room=rows[0]["room"] > 0)
 
     def renew(
         self, renewals: Sequence[Renewal], *, horizon: timedelta, skip_locked: bool

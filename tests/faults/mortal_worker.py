@@ -174,7 +174,8 @@ def live(url: str, log: Path, order: dict[str, Any]) -> NoReturn:
 
 def main(arguments: Sequence[str]) -> None:
     url, log = arguments
-    executables_of(everything(Fate(Path(log))))  # what is made once is made before anybody is forked
+    for graph in (everything, siblings):  # what is made once is made before anybody is forked
+        executables_of(graph(Fate(Path(log))))
     while line := sys.stdin.readline():
         child = os.fork()
         if child == 0:

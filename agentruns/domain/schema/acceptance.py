@@ -14,10 +14,9 @@ from types import NoneType
 from typing import Any, Final, TypeAlias
 
 from attrs import define, field
-from jsonschema import Draft202012Validator
 from referencing.jsonschema import DRAFT202012
 
-from agentruns.domain.schema.checks import FORMAT_CHECKER
+from agentruns.domain.schema.dialect import FORMAT_CHECKER, Draft202012Validator
 from agentruns.domain.schema.documents import Resources, SchemaDocument
 
 Acceptor: TypeAlias = Callable[[Any], bool]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
-from attrs import frozen
-from jsonschema import Draft202012Validator
+from attrs import field, frozen
 
 from agentruns.domain.identity import SchemaReference
 from agentruns.domain.schema.cycles import on_cycles
+from agentruns.domain.schema.dialect import FORMAT_CHECKER, prepare_format
 from agentruns.domain.schema.documents import SchemaDocument, closed_resources
 from agentruns.domain.schema.keywords import FORMATS, REFERENCES, UNEVALUATED, escaped
 from agentruns.domain.schema.subschemas import Subschema, SubschemaIndex, walk
 
 MAXIMUM_FINDINGS = 100
-
-FORMAT_CHECKER = Draft202012Validator.FORMAT_CHECKER
+#: Sets of documents whose findings are kept.
+_KEPT = 64
 
 
 @frozen(kw_only=True)
@@ -31,12 +32,27 @@ class SchemaFinding:
         return f"{self.reason} at {self.place}"
 
 
+@frozen
+class _Documents:
+    """Hold documents together; what they pin says whether two sets of them are the same."""
+
+    references: tuple[SchemaReference, ...]
+    documents: Sequence[SchemaDocument] = field(eq=False)
+
+
 def findings(documents: Sequence[SchemaDocument]) -> tuple[SchemaFinding, ...]:
     """Give what the first failing check finds, at most a hundred findings; nothing when the documents can be used.
 
     The checks come in a fixed order, and each needs what the earlier ones have established: embedded resources would
     move the base of references, and cycles are looked for over references that are known to resolve.
     """
+    return _found(_Documents(tuple(document.reference for document in documents), documents))
+
+
+@lru_cache(maxsize=_KEPT)
+def _found(pinned: _Documents) -> tuple[SchemaFinding, ...]:
+    """Check a set of documents once: a process builds registries of the same ones again."""
+    documents = pinned.documents
     if found := tuple(_embedded(documents)):
         return found[:MAXIMUM_FINDINGS]
     index = SubschemaIndex.over(documents, closed_resources(documents))
@@ -111,6 +127,8 @@ def _unchecked_formats(own: Sequence[Subschema]) -> Iterator[SchemaFinding]:
     for subschema, name in _formats(own):
         if name not in FORMAT_CHECKER.checkers:
             yield _at(subschema, "missing_format_checker", "/format")
+        else:
+            prepare_format(name)
 
 
 def _patterns(own: Sequence[Subschema]) -> Iterator[SchemaFinding]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from attrs import field, frozen
-from jsonschema import Draft202012Validator
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped] # it has no types
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012, Schema
@@ -14,6 +13,7 @@ from referencing.jsonschema import DRAFT202012, Schema
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.canonical import JsonTree
 from agentruns.domain.identity import SchemaReference
+from agentruns.domain.schema.dialect import Draft202012Validator
 from agentruns.domain.schema.keywords import DIALECT
 
 Resources = Registry[Schema]

@@ -7,15 +7,11 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 from attrs import define, frozen
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
-from jsonschema.protocols import Validator
-from jsonschema.validators import extend
 
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.identity import SchemaReference
 from agentruns.domain.schema.acceptance import Acceptor, acceptor_of
-from agentruns.domain.schema.checks import FORMAT_CHECKER
+from agentruns.domain.schema.dialect import FORMAT_CHECKER, Draft202012Validator, ValidationError, Validator, extend
 from agentruns.domain.schema.documents import Resources, SchemaDocument
 from agentruns.domain.schema.keywords import pointer_of
 from agentruns.domain.schema.verdicts import ACCEPTED, Rejection, Verdict

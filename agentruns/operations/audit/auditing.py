@@ -20,6 +20,7 @@ from agentruns.orm.base import SCHEMA_TOKEN
 from agentruns.runtime.arguments import check_argument
 from agentruns.runtime.registry import ExecutableGraphRegistry
 from agentruns.runtime.retry import as_store_error
+from agentruns.runtime.telemetry.upkeep import observed_audit
 
 
 @define(kw_only=True)
@@ -87,9 +88,11 @@ async def audit_runs(
     """
     check_argument("scope", scope, AuditScope)
     audit = _Audit(connection, scope, schema, executables, on_progress)
-    with as_store_error(schema, commits=False):
-        async for finding in audit.findings():
-            yield finding
+    with observed_audit(audit.progress, scope.tenant_id, scope.run_id) as observed:
+        with as_store_error(schema, commits=False):
+            async for finding in audit.findings():
+                yield finding
+        observed.ended_with(audit.progress)
 
 
 @define

@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from sqlalchemy import RowMapping
 
 from agentruns.operations.audit.findings import Finding
-from agentruns.operations.audit.scope import AuditScope, Key, KeyRange
+from agentruns.operations.audit.scope import AuditScope, DrawnKeys, Key, KeyRange
 from agentruns.operations.audit.snapshot import Snapshot
 
 _DIGITS: Final = re.compile(r"\d+")
@@ -32,14 +32,15 @@ WITH fact AS MATERIALIZED (
 
 @frozen(kw_only=True)
 class Batch:
-    """Hold runs that are read in one snapshot, and the range of keys that has no others.
+    """Hold runs that are read in one snapshot, and the range of keys that has no others, or only their keys.
 
     Attributes:
-        keys: whatever of a run's tables lies in it is meant, also rows without a run.
+        keys: whatever of a run's tables lies in the range is meant, also rows without a run; of runs that were drawn,
+            what is theirs.
         runs: the run rows in it, in the order of keys, each with the sequence of its head.
     """
 
-    keys: KeyRange
+    keys: KeyRange | DrawnKeys
     runs: Sequence[tuple[Key, int]]
 
     def without(self, broken: Collection[tuple[str | None, str | None]]) -> Self:

@@ -27,16 +27,20 @@ _WITHIN: Final = (
     r"(\1.tenant_id, \1.run_id) > (:after_tenant, CAST(:after_run AS uuid))"
     r" AND (\1.tenant_id, \1.run_id) <= (:until_tenant, CAST(:until_run AS uuid))"
 )
+_AMONG: Final = (
+    r"(\1.tenant_id, \1.run_id) IN (SELECT drawn.tenant_id, drawn.run_id"
+    r" FROM unnest(CAST(:drawn_tenants AS text[]), CAST(:drawn_runs AS uuid[])) AS drawn (tenant_id, run_id))"
+)
 
 
 @cache
-def statement(sql: str, schema: str) -> tuple[TextClause, frozenset[str]]:
+def statement(sql: str, schema: str, *, of_drawn: bool = False) -> tuple[TextClause, frozenset[str]]:
     """Read a law's text, and which parameters it names.
 
-    ``$.`` is the schema, and ``@e`` says that rows of ``e`` are in the range of keys.
+    ``$.`` is the schema, and ``@e`` says that rows of ``e`` are in the range of keys, or among those that were drawn.
     """
     quoted = f'"{check_schema_name(schema)}"'
-    whole = _RANGE.sub(_WITHIN, sql.replace("$.", f"{quoted}."))
+    whole = _RANGE.sub(_AMONG if of_drawn else _WITHIN, sql.replace("$.", f"{quoted}."))
     return text(whole), frozenset(_NAME.findall(whole))
 
 
@@ -60,7 +64,7 @@ class Snapshot:
 
     async def rows(self, sql: str, parameters: Mapping[str, Any]) -> Sequence[RowMapping]:
         """Send the text of a law with those of the parameters that it names."""
-        asked, names = statement(sql, self.schema)
+        asked, names = statement(sql, self.schema, of_drawn="drawn_runs" in parameters)
         named = {name: parameters[name] for name in names}
         return (await self.connection.execute(asked, named)).mappings().all()
 

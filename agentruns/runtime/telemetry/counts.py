@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from agentruns.domain.graph.results import NodeResult
@@ -148,3 +148,11 @@ def turns_reserved(count: int) -> None:
     recording = STATE.recording
     if recording is not None:
         recording.add("agentruns.fair.reservations", count)
+
+
+def turns_apart(distances: Iterable[int]) -> None:
+    """Say how many reservations of a shard each of these turns came after the last one of its tenant."""
+    recording = STATE.recording
+    if recording is not None:
+        for distance in distances:
+            recording.record("agentruns.fair.distance", distance)

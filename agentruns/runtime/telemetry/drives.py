@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentruns.errors import LeaseLostError, RunQuarantinedError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentruns.runtime.held_lease import HeldLease
     from agentruns.runtime.replay import ReplayedRun
     from agentruns.runtime.telemetry.recording import Recording, Value
+    from agentruns.store.leases import ReadyClaims
 
 
 def observed_claim(tenant_id: TenantId) -> Observation:
@@ -78,10 +79,13 @@ class _Claim(LateSpan):
         self._tenant_id = tenant_id
 
     def answered(self, value: Any) -> None:
-        leases: Sequence[HeldLease] = value
-        self._count("claimed" if leases else "idle")
-        if leases:
-            self.tell(tenant_id=self._tenant_id.text, outcome="claimed", count=len(leases))
+        claims: ReadyClaims = value
+        if claims.leases:
+            self._count("claimed")
+            self.tell(tenant_id=self._tenant_id.text, outcome="claimed", count=len(claims.leases))
+        else:
+            # Without a free place nobody knows whether there was work.
+            self._count("idle" if claims.has_room else "at_capacity")
 
     def failed(self, error: BaseException) -> None:
         self._count("failed")

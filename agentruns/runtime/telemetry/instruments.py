@@ -48,6 +48,7 @@ HISTOGRAMS: Final = {
     "agentruns.batch.width": Instrument("{node}", "Nodes that were started together."),
     "agentruns.set.items": Instrument("{item}", "Items of a statement over a set."),
     "agentruns.lease.margin": Instrument("s", "Time that was left when a lease was renewed."),
+    "agentruns.fair.distance": Instrument("{reservation}", "Reservations of a shard since the tenant's last."),
     "agentruns.loop.blocked": Instrument("s", "Time for which a node held the event loop."),
 }
 

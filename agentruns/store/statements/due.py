@@ -6,7 +6,8 @@ begins after a place in its own order, so a tenant with more candidates than a p
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -21,6 +22,7 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    case,
     func,
     literal_column,
     or_,
@@ -31,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
 
 from agentruns.store.sets import POSITION, ItemSet, materialized
-from agentruns.store.statements.tenant_walk import AFTER, probe, walk
+from agentruns.store.statements.tenant_walk import AFTER, ONE, probe
 from agentruns.store.tables import runs, waits
 
 TENANTS: Final = ItemSet("item", {"tenant_id": Text()})
@@ -95,13 +97,17 @@ def due_tenants() -> Select[Any]:
     """Find tenants for which one of the lists above is not empty, in the order of their ids from a successor on.
 
     It walks the three indexes at once, so it costs what tenants with a deadline or a wait that has an instant there
-    are up to the last one found, however much of it one of them has.
+    are up to the last one found, however much of it one of them has. Of most of them nothing is read but the earliest
+    instant, which the walk brings along: only where that has come the lists are asked.
     """
     clock = _clock()
     now = select(clock.c.now).scalar_subquery()
-    visited = walk("visited", _next_with_an_instant, after=AFTER)
+    visited = _visited()
     tenant_id = visited.c.tenant_id
-    return select(tenant_id).where(tenant_id.is_not(None), _is_anything_due(visited, now)).limit(_limit())
+    has_come = or_(
+        *(and_(visited.c[f"{name}_tenant"] == tenant_id, visited.c[f"{name}_at"] <= now) for name in _INDEXES)
+    )
+    return select(tenant_id).where(tenant_id.is_not(None), has_come, _is_anything_due(visited, now)).limit(_limit())
 
 
 @cache
@@ -122,17 +128,66 @@ def _is_anything_due(tenants: FromClause, now: ColumnElement[Any]) -> ColumnElem
     return or_(*(probe(each.correlate(tenants)).is_not(None) for each in due))
 
 
-def _next_with_an_instant(before: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Find the next tenant of each index, and of these the first."""
-    deadline = runs.c.agent_deadline_at
-    of_runs = select(runs.c.tenant_id).where(runs.c.tenant_id > before, *_may_be_overdue())
-    found = [of_runs.order_by(runs.c.tenant_id, deadline, runs.c.run_id).correlate_except(runs)]
-    for instant in ("due_at", "expires_at"):
-        at = waits.c[instant]
-        of_waits = select(waits.c.tenant_id).where(waits.c.tenant_id > before, *_may_be_due(at))
-        in_order = of_waits.order_by(waits.c.tenant_id, at, waits.c.run_id, waits.c.wait_id)
-        found.append(in_order.correlate_except(waits))
-    return func.least(*map(probe, found), type_=Text())
+def _visited() -> CTE:
+    """Visit the tenants of the three indexes in the order of their ids; a last row, without a tenant, ends the walk.
+
+    A row has the first entry of each index that does not precede its tenant: the tenant's earliest instant there, or
+    that of a later one. Only where it is the tenant's a step descends into the index again.
+    """
+    beginning = {name: entry(AFTER, []).lateral(f"first_{name}") for name, entry in _INDEXES.items()}
+    begun = {name: (entry.c.tenant_id, entry.c.at) for name, entry in beginning.items()}
+    nothing = select(literal_column("1").label("one")).subquery("nothing")
+    visited = select(*_visit(begun)).select_from(_joined(nothing, beginning.values())).cte("visited", recursive=True)
+    is_here = {name: visited.c[f"{name}_tenant"] == visited.c.tenant_id for name in _INDEXES}
+    following = {
+        name: entry(visited.c.tenant_id, [is_here[name]]).lateral(f"next_{name}") for name, entry in _INDEXES.items()
+    }
+    gone_on = {
+        name: (
+            case((is_here[name], entry.c.tenant_id), else_=visited.c[f"{name}_tenant"]),
+            case((is_here[name], entry.c.at), else_=visited.c[f"{name}_at"]),
+        )
+        for name, entry in following.items()
+    }
+    further = select(*_visit(gone_on)).select_from(_joined(visited, following.values()))
+    return visited.union_all(further.where(visited.c.tenant_id.is_not(None)))
+
+
+def _visit(entries: Mapping[str, tuple[ColumnElement[Any], ColumnElement[Any]]]) -> Iterator[ColumnElement[Any]]:
+    """Give the columns of a row of the walk: the first tenant, and where each index stands."""
+    yield func.least(*(tenant_id for tenant_id, _ in entries.values()), type_=Text()).label("tenant_id")
+    for name, (tenant_id, at) in entries.items():
+        yield tenant_id.label(f"{name}_tenant")
+        yield at.label(f"{name}_at")
+
+
+def _joined(rows: FromClause, entries: Iterable[FromClause]) -> FromClause:
+    for entry in entries:
+        rows = rows.outerjoin(entry, true())
+    return rows
+
+
+def _next_deadline(before: ColumnElement[Any], conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    at = runs.c.agent_deadline_at
+    of_runs = select(runs.c.tenant_id, at.label("at")).where(runs.c.tenant_id > before, *_may_be_overdue(), *conditions)
+    return of_runs.order_by(runs.c.tenant_id, at, runs.c.run_id).limit(ONE).correlate_except(runs)
+
+
+def _next_wait(instant: str, before: ColumnElement[Any], conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    at = waits.c[instant]
+    of_waits = select(waits.c.tenant_id, at.label("at")).where(
+        waits.c.tenant_id > before, *_may_be_due(at), *conditions
+    )
+    in_order = of_waits.order_by(waits.c.tenant_id, at, waits.c.run_id, waits.c.wait_id)
+    return in_order.limit(ONE).correlate_except(waits)
+
+
+#: The first entry of each index for a tenant that follows another one.
+_INDEXES: Final[Mapping[str, Callable[[ColumnElement[Any], Sequence[ColumnElement[bool]]], Select[Any]]]] = {
+    "deadline": _next_deadline,
+    "due": partial(_next_wait, "due_at"),
+    "expiry": partial(_next_wait, "expires_at"),
+}
 
 
 def _may_be_due(at: ColumnElement[Any]) -> list[ColumnElement[bool]]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     CTE,
+    BigInteger,
     ColumnElement,
     CompoundSelect,
     Integer,
@@ -86,6 +87,18 @@ def reserve() -> Select[Any]:
         .select_from(shard.outerjoin(made, true()))
         .order_by(made.c.sequence)
         .add_cte(_moved(picks, is_first).cte("moved"))
+    )
+
+
+@cache
+def passed() -> Select[Any]:
+    """Read a range of the reservations of a shard, in the order in which they were made."""
+    sequence = reservations.c.sequence
+    since, before = (bindparam(name, type_=BigInteger()) for name in ("since", "before"))
+    return (
+        select(sequence, reservations.c.slot)
+        .where(reservations.c.shard_id == _shard_id(), sequence >= since, sequence < before)
+        .order_by(sequence)
     )
 
 

@@ -153,7 +153,7 @@ def claim_ready() -> Select[Any]:
     measured = _measured(claimed)
     fits = and_(measured.c.events_so_far <= SHORT_EVENTS, measured.c.bytes_so_far <= SHORT_BYTES)
     history = gathered(measured, fits)
-    answer = select(clock.c.now, measured, *history.c).select_from(
+    answer = select(clock.c.now, clock.c.room, measured, *history.c).select_from(
         clock.outerjoin(measured, true()).outerjoin(history, true())
     )
     return answer.order_by(measured.c[POSITION]).add_cte(tenant_slots.take(free, claimed))

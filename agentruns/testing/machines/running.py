@@ -36,7 +36,12 @@ class MachineTotals:
 
 
 def run_machine(
-    machine: Callable[[], RuleBasedStateMachine], *, examples: int, steps: int, is_repeatable: bool = False
+    machine: Callable[[], RuleBasedStateMachine],
+    *,
+    examples: int,
+    steps: int,
+    is_repeatable: bool = False,
+    totals: MachineTotals | None = None,
 ) -> MachineTotals:
     """Try a machine, raise what its shortest failing run raises, and say how much was tried.
 
@@ -45,6 +50,7 @@ def run_machine(
         examples: how many are tried.
         steps: at most so many in one of them.
         is_repeatable: the examples are the same each time, and a failing one is not made shorter.
+        totals: what is counted on; for whoever wants to know how much was tried until it failed.
     """
     chosen = settings(
         max_examples=examples,
@@ -55,7 +61,7 @@ def run_machine(
     if is_repeatable:
         phases = [Phase.generate]
         chosen = settings(chosen, derandomize=True, database=None, phases=phases, report_multiple_bugs=False)
-    totals = MachineTotals()
+    counted = totals if totals is not None else MachineTotals()
     # It takes any factory, although it is annotated as taking a class.
-    run_state_machine_as_test(cast("Any", lambda: totals.count(machine())), settings=chosen)
-    return totals
+    run_state_machine_as_test(cast("Any", lambda: counted.count(machine())), settings=chosen)
+    return counted

@@ -101,6 +101,8 @@ def test_a_whole_database_is_exit_0_and_one_total(runs: list[str], reader_url: s
     assert total.pop("seconds") > 0
     assert total == {
         "complete": True,
+        "sample": None,
+        "seed": None,
         "runs": 3,
         "events": 3,
         "findings": 0,
@@ -139,6 +141,25 @@ def test_a_person_reads_a_table_and_a_total(runs: list[str], reader_url: str, da
     assert header == ["label", "tenant", "id", "run", "id", "place", "found", "wanted"]
     assert finding == ["LIF-2", TENANT.text, runs[1], "runs.revision", "7", "1"]
     assert "findings" in ended.out
+
+
+def test_a_sample_says_its_share_and_its_seed(runs: list[str], reader_url: str, damage: Callable[[str], None]) -> None:
+    damage("UPDATE agentruns.runs SET revision = 7")
+    for scope in (("all",), ("tenant", TENANT.text)):
+        ended = agentruns(reader_url, *scope, "--sample", "1", "--seed", "7", "--format", "json")
+        *findings, total = ended.lines
+        assert (ended.code, [each["run_id"] for each in findings]) == (5, runs)
+        assert (total["sample"], total["seed"], total["runs"]) == (1.0, 7, 3)
+    shown = agentruns(reader_url, "all", "--sample", "0.000000001", "--seed", "7")
+    words = [line.split() for line in shown.out.splitlines()]
+    assert shown.code == 0
+    assert [each[-1] for each in words if each and each[0] in {"sample", "seed", "runs"}] == ["1e-09", "7", "0"]
+
+
+@pytest.mark.parametrize("options", [("--seed", "7"), ("--sample", "0"), ("--sample", "nan"), ("--sample", "1.5")])
+def test_a_sample_that_cannot_be_drawn_is_exit_2(reader_url: str, options: tuple[str, ...]) -> None:
+    ended = agentruns(reader_url, "all", *options)
+    assert (ended.code, ended.out) == (2, "")
 
 
 def test_one_run_is_audited_alone_and_an_unknown_one_is_exit_3(

@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 from agentruns.domain.ids import RunId
 from agentruns.domain.scalars import TenantId
 from agentruns.errors import InvalidOptionError, RunNotFoundError
-from agentruns.operations.audit import AuditProgress, AuditScope, audit_runs, walking
+from agentruns.operations.audit import AuditProgress, AuditSample, AuditScope, audit_runs, walking
 from agentruns.operations.audit.snapshot import moment
 from agentruns.testing.drives import TENANT
 from agentruns.testing.invariants import ASSERTIONS
@@ -24,6 +24,8 @@ from agentruns.testing.stories import STORIES
 from agentruns.testing.tampering import superuser
 
 Work = Callable[..., None]
+
+WHOLE_SAMPLE = AuditScope(sample=AuditSample(share=1))
 
 
 def test_OPS_08_runs_in_every_state_audit_clean_with_and_without_their_application(audited: Work) -> None:
@@ -51,6 +53,9 @@ def test_OPS_08_ten_faults_of_ten_kinds_are_found_and_nothing_else(audited: Work
         assert sorted(PlantedFault(each.label, each.run_id, each.place) for each in found) == planted
         assert {each.tenant_id for each in found} == {TENANT.text}
         assert (mixed.progress.runs, mixed.progress.findings) == (60, 10)
+        # Rows of a run that is not there are of no run that could be drawn.
+        assert await mixed.findings(WHOLE_SAMPLE) == [each for each in found if each.label != "OPS-9"]
+        assert (mixed.progress.runs, mixed.progress.findings) == (60, 9)
 
     audited(work)
 
@@ -122,8 +127,59 @@ def test_a_scope_is_read_and_nothing_beside_it(audited: Work) -> None:
 
 
 @pytest.mark.parametrize(
+    ("share", "drawn"),
+    [(1, "true"), (0.5, "hash < 0"), (0.25, "hash < -(2::numeric ^ 62)"), (2**-63, "hash <= -(2::numeric ^ 63) + 1")],
+)
+def test_a_sample_is_the_runs_that_its_seed_draws(
+    audited: Work, monkeypatch: pytest.MonkeyPatch, share: float, drawn: str
+) -> None:
+    async def work(mixed: Any) -> None:
+        await mixed.bring(10, "queued")
+        async with superuser(mixed.world.url) as connection:
+            await connection.execute(text("UPDATE agentruns.runs SET superstep = 9"))
+            hashed = "SELECT run_id, uuid_hash_extended(run_id, 7) AS hash FROM agentruns.runs"
+            asked = text(f"SELECT run_id FROM ({hashed}) AS h WHERE {drawn} ORDER BY run_id")
+            wanted = [str(run_id) for run_id in (await connection.execute(asked)).scalars()]
+        monkeypatch.setattr(walking, "MAXIMUM_RUNS", 3)
+        sample = AuditSample(share=share, seed=7)
+        for scope in (AuditScope(sample=sample), AuditScope.tenant(TENANT, sample=sample)):
+            assert [each.run_id for each in await mixed.findings(scope)] == wanted
+            assert (mixed.progress.run_count, mixed.progress.runs) == (len(wanted), len(wanted))
+            assert mixed.progress.is_complete
+        # It goes on after a run as it would have.
+        for place, run_id in enumerate(wanted[:2], 1):
+            rest = AuditScope.tenant(TENANT, after_run=RunId(run_id), sample=sample)
+            assert [each.run_id for each in await mixed.findings(rest)] == wanted[place:]
+
+    audited(work)
+
+
+def test_samples_differ_from_each_other() -> None:
+    seeds = {AuditSample(share=0.5).seed for _ in range(20)}
+    assert len(seeds) > 1
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    ("members", "option"),
+    [
+        ({"share": 0}, "share"),
+        ({"share": 1.01}, "share"),
+        ({"share": float("nan")}, "share"),
+        ({"share": 0.5, "seed": -1}, "seed"),
+        ({"share": 0.5, "seed": 2**31}, "seed"),
+    ],
+)
+def test_a_sample_out_of_bounds_is_refused(members: dict[str, Any], option: str) -> None:
+    with pytest.raises(InvalidOptionError) as refused:
+        AuditSample(**members)
+    assert refused.value.option == option
+
+
+@pytest.mark.parametrize(
     "members",
     [
+        {"tenant_id": TENANT, "run_id": RunId.generate(), "sample": AuditSample(share=0.5)},
         {"run_id": RunId.generate()},
         {"after_run": RunId.generate()},
         {"tenant_id": TENANT, "run_id": RunId.generate(), "after_run": RunId.generate()},

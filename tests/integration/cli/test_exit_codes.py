@@ -52,7 +52,10 @@ def test_7_for_a_database_that_is_not_there(agentruns_process: Command) -> None:
 
 def test_130_for_an_interrupt(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTRUNS_DATABASE_URL", empty_database_url)
+    # Whoever starts the tests in the background of a shell has them ignore interrupts, and so their children.
     script = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from agentruns.cli import connection, db, main
 from sqlalchemy import text
 def wait(settings, output, work):

@@ -17,7 +17,14 @@ from click.testing import CliRunner
 from agentruns.cli import main
 from agentruns.operations.embedded import EmbeddedServer
 
-COMMAND = [sys.executable, "-c", "from agentruns.cli import main; main()", "demo"]
+#: Whoever starts the tests in the background of a shell has them ignore interrupts, and so their children.
+SCRIPT = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from agentruns.cli import main
+main()
+"""
+COMMAND = [sys.executable, "-c", SCRIPT, "demo"]
 
 
 @frozen(kw_only=True)

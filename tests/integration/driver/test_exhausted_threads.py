@@ -89,6 +89,7 @@ def test_what_ended_before_a_node_that_gets_no_thread_is_committed(in_world: InW
     in_world(work, mixed(free, calls), **{**ONE_THREAD, "node_execution_timeout": LONG})
 
 
+@pytest.mark.direct("nobody hears a notification through a pooler")
 def test_a_worker_without_threads_says_that_it_is_not_healthy(in_world: InWorld) -> None:
     free, calls = threading.Event(), list[str]()
 

@@ -112,6 +112,7 @@ def test_a_request_is_committed_however_fast_the_run_is(in_world: InWorld) -> No
     in_world(work, racer.graph(), lease=LONG)
 
 
+@pytest.mark.direct("nobody hears a notification through a pooler")
 def test_SCH_13_a_request_that_was_overtaken_is_told_of_when_it_has_committed(in_world: InWorld) -> None:
     racer = Racer()
 

@@ -72,6 +72,7 @@ def test_a_schema_that_breaks_ends_the_worker_when_its_nodes_have_finished(
     ]
 
 
+@pytest.mark.direct("nobody hears a notification through a pooler")
 def test_trouble_of_the_database_is_no_fault_of_the_schema(in_world: InWorld, caplog: pytest.LogCaptureFixture) -> None:
     """A view that somebody changes just now cannot be read, and that passes."""
 
@@ -107,6 +108,7 @@ def test_trouble_of_the_database_is_no_fault_of_the_schema(in_world: InWorld, ca
     assert set(said(caplog)[:-1]) == {NOT_NOW}
 
 
+@pytest.mark.direct("nobody hears a notification through a pooler")
 def test_what_does_no_harm_is_told_once_and_not_at_every_verification(
     in_world: InWorld, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,6 +74,7 @@ async def settled(store: AgentRunStore) -> None:
     assert (pool.size(), pool.checkedin(), pool.overflow()) == (POOL, POOL, 0)
 
 
+@pytest.mark.direct("it counts backends")
 @pytest.mark.parametrize("cancel", [plainly, in_a_group])
 def test_SUB_12_two_hundred_cancelled_calls_leave_nothing_half_done(kit: Any, run: Run, cancel: Any) -> None:
     dice = random.Random(12)

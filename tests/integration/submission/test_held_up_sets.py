@@ -25,6 +25,7 @@ ATTEMPTS = 2
 SETS = 1 + 2 + 2 + 2
 
 
+@pytest.mark.direct("a pooler gives backends, not a store, their timeouts")
 @pytest.mark.parametrize("held", [0, 3, 7])
 def test_SUB_26_a_held_up_item_costs_the_others_the_halves_that_they_share_with_it(
     kit: Any, run: Run, held: int
@@ -56,6 +57,7 @@ def test_SUB_26_a_held_up_item_costs_the_others_the_halves_that_they_share_with_
     assert run(kit.rows()) == dict.fromkeys(ONE_RUN, 8)
 
 
+@pytest.mark.direct("a pooler gives backends, not a store, their timeouts")
 def test_A7_a_lone_call_behind_a_competitor_ends_after_its_attempts(kit: Any, run: Run) -> None:
     """And not after so long that its stamp is too old, is taken afresh, and the waiting begins anew."""
     options = StoreOptions(lock_timeout=timedelta(milliseconds=150), attempts=3)

@@ -93,6 +93,7 @@ async def wired(url: str) -> AsyncIterator[tuple[Wire, str]]:
     await asyncio.gather(*wire.tasks, return_exceptions=True)
 
 
+@pytest.mark.direct("it cuts the wire at messages of kept statements")
 @pytest.mark.parametrize("reaches_server", [True, False])
 def test_A5_a_submit_whose_answer_or_request_is_lost_is_sent_again(kit: Any, run: Run, *, reaches_server: bool) -> None:
     async def work() -> None:
@@ -113,6 +114,7 @@ def test_A5_a_submit_whose_answer_or_request_is_lost_is_sent_again(kit: Any, run
     assert run(kit.rows()) == dict.fromkeys(ONE_RUN, 2)
 
 
+@pytest.mark.direct("it cuts the wire at messages of kept statements")
 def test_A5_when_all_answers_are_lost_the_same_key_finds_the_run_even_after_the_deadline(kit: Any, run: Run) -> None:
     async def work() -> None:
         options = StoreOptions(attempts=2)

@@ -134,6 +134,7 @@ def test_SUB_26_an_item_that_the_server_refuses_stands_alone(kit: Any, run: Run)
     assert run(kit.rows()) == dict.fromkeys(ONE_RUN, 39)
 
 
+@pytest.mark.direct("a pooler gives backends, not a store, their timeouts")
 def test_a_submit_behind_an_uncommitted_competitor_times_out_and_can_be_repeated(kit: Any, run: Run) -> None:
     async def work() -> None:
         key = AgentSubmissionKey.generate()

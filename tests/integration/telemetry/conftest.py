@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -73,6 +73,23 @@ class Telemetry:
             for scope in scopes
             for metric in scope.metrics
         }
+
+    def spread(self, name: str) -> tuple[int, float, float, float]:
+        """Give count, sum, least and greatest of the values of a histogram without dimensions."""
+        data = self.reader.get_metrics_data()
+        scopes = [] if data is None else [scope for each in data.resource_metrics for scope in each.scope_metrics]
+        points = [
+            point
+            for scope in scopes
+            for metric in scope.metrics
+            if metric.name == name
+            for point in metric.data.data_points
+        ]
+        if not points:
+            return 0, 0, 0, 0
+        (point,) = points
+        assert isinstance(point, HistogramDataPoint)
+        return point.count, point.sum, point.min, point.max
 
     def close(self) -> None:
         self.tracers.shutdown()

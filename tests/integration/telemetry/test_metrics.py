@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from agentruns.domain.fairness import TenantFairnessPolicy
 from agentruns.domain.graph.returns import Finish
 from agentruns.domain.ids import AttemptId, ReservationId
-from agentruns.domain.scalars import ShardId
+from agentruns.domain.scalars import ShardId, TenantId
 from agentruns.domain.submission_key import AgentSubmissionKey
-from agentruns.errors import AgentSubmissionConflictError, LeaseLostError, RunQuarantinedError
+from agentruns.errors import AgentSubmissionConflictError, LeaseLostError, RunQuarantinedError, StoreUnavailableError
 from agentruns.runtime.fair_shard import FairShard
 from agentruns.runtime.graph_bundle import GraphBundle
 from agentruns.testing.drives import TENANT, DriveWorld, chain, fan
@@ -212,5 +212,59 @@ def test_turns_of_a_shard(in_world: InWorld, points_of: PointsOf) -> None:
         await shard.publish()
         await shard.reserve([ReservationId.generate() for _ in range(3)], [TENANT])
         assert points_of("agentruns.fair.reservations") == {(): 3}
+
+    in_world(work, three(), lease=LONG)
+
+
+def test_turns_of_a_tenant_lie_apart_whoever_reserves_them(in_world: InWorld, telemetry: Any) -> None:
+    async def work(world: DriveWorld) -> None:
+        other = TenantId("other")
+        policy = TenantFairnessPolicy.of({TENANT.text: 1, other.text: 1})
+        here, there = (FairShard(world.store, ShardId("main"), policy) for _ in range(2))
+        await here.publish()
+        for shard, tenant_id, count in ((here, TENANT, 3), (there, TENANT, 1), (there, other, 2), (here, TENANT, 1)):
+            await shard.reserve([ReservationId.generate() for _ in range(count)], [tenant_id])
+        # The first turn of each comes after none: 1 and 1, 1, 1, and 3 from there's turn on.
+        assert telemetry.spread("agentruns.fair.distance") == (5, 7, 1, 3)
+
+    in_world(work, three(), lease=LONG)
+
+
+def test_a_turn_is_reserved_although_those_before_it_cannot_be_read(in_world: InWorld, telemetry: Any) -> None:
+    async def work(world: DriveWorld) -> None:
+        class Away:
+            async def run(self, _work: object) -> None:
+                raise StoreUnavailableError(attempts=1)
+
+        policy = TenantFairnessPolicy.of({TENANT.text: 1})
+        here, there = (FairShard(world.store, ShardId("main"), policy) for _ in range(2))
+        await here.publish()
+        await there.reserve([ReservationId.generate()], [TENANT])
+        here._distances._store = cast("Any", Away())
+        (turn,) = await here.reserve([ReservationId.generate()], [TENANT])
+        assert (turn.sequence, turn.tenant_id) == (1, TENANT)
+        assert telemetry.spread("agentruns.fair.distance") == (0, 0, 0, 0)
+        here._distances._store = world.store
+        await here.reserve([ReservationId.generate()], [TENANT])
+        assert telemetry.spread("agentruns.fair.distance") == (1, 1, 1, 1)
+
+    in_world(work, three(), lease=LONG)
+
+
+def test_a_claim_without_room_says_so(in_world: InWorld, points_of: PointsOf) -> None:
+    async def work(world: DriveWorld) -> None:
+        await world.store.set_tenant_limit(TENANT, 1)
+        await world.submitted()
+        (held,) = await claim(world)
+        assert await claim(world) == ()
+        await world.submitted()
+        assert await claim(world) == ()
+        assert points_of("agentruns.claims", "outcome") == {("claimed",): 1, ("at_capacity",): 2}
+        await world.store.release(held.fence)
+        assert len(await claim(world)) == 1
+        await world.store.set_tenant_limit(TENANT, 3)
+        assert len(await claim(world)) == 1
+        assert await claim(world) == ()
+        assert points_of("agentruns.claims", "outcome") == {("claimed",): 3, ("at_capacity",): 2, ("idle",): 1}
 
     in_world(work, three(), lease=LONG)

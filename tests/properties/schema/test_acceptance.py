@@ -15,7 +15,7 @@ from agentruns.domain.digests import plain_digest
 from agentruns.domain.identity import SchemaReference
 from agentruns.domain.scalars import Version
 from agentruns.domain.schema.acceptance import MAXIMUM_CHAIN, MAXIMUM_SUBSCHEMAS, acceptor_of
-from agentruns.domain.schema.checks import FORMAT_CHECKER
+from agentruns.domain.schema.dialect import FORMAT_CHECKER
 from agentruns.domain.schema.documents import SchemaDocument, closed_resources
 from agentruns.domain.uris import SchemaId
 

@@ -6,7 +6,7 @@ import pytest
 
 from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.json_limits import JsonLimits
-from agentruns.domain.schema import JsonSchemaRegistryBuilder, checks
+from agentruns.domain.schema import JsonSchemaRegistryBuilder, dialect
 from agentruns.domain.schema.keywords import FORMATS
 from agentruns.errors import DefinitionError, SchemaRejectedError
 
@@ -252,8 +252,9 @@ def test_formats_are_asserted(name: str) -> None:
 
 
 def test_missing_format_checker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(checks.FORMAT_CHECKER.checkers, "duration")
-    error = refusal(document(format="duration"))
+    monkeypatch.delitem(dialect.FORMAT_CHECKER.checkers, "duration")
+    # No other test has had this document checked.
+    error = refusal(document(format="duration", title="without a checker"))
     assert error.reason == "missing_format_checker"
     assert error.findings == (f"missing_format_checker at {ID}#/format",)
 
