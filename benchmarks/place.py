@@ -68,6 +68,13 @@ class Place:
             host=str(query["host"]), port=int(str(query["port"])), user=self.base.username, database=database
         )
 
+    async def create(self, database: str) -> None:
+        """Make one more database, migrated, which is not seen to between the cases."""
+        await self.watcher.execute(f"CREATE DATABASE {database}")
+        engine = create_async_engine(self.url(database), poolclass=NullPool)
+        async with engine.connect() as connection:
+            await connection.run_sync(migrations.upgrade)
+
     async def commits(self, database: str) -> int:
         """Count the transactions that closed connections have committed."""
         users = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1"
@@ -136,10 +143,7 @@ async def place(base: URL) -> AsyncIterator[Place]:
     try:
         await watcher.execute("ALTER SYSTEM SET autovacuum = off")  # see `settle`
         await watcher.execute("SELECT pg_reload_conf()")
-        await watcher.execute(f"CREATE DATABASE {OURS}")
-        engine = create_async_engine(made.url(OURS), poolclass=NullPool)
-        async with engine.connect() as connection:
-            await connection.run_sync(migrations.upgrade)
+        await made.create(OURS)
         await watcher.execute(f"CREATE DATABASE {FLOOR} TEMPLATE {OURS}")
         await watcher.execute(f"CREATE DATABASE {PEER}")
         yield made
