@@ -35,7 +35,7 @@ async def _drives(base: URL, sizes: DriveSizes, *, with_peers: bool) -> Results:
 
 
 async def _everything(base: URL, sizes: AllSizes, *, with_peers: bool) -> Everything:
-    async with place(base) as here:
+    async with place(base, settles=sizes.settles) as here:
         return await everything.measure(here, sizes, with_peers=with_peers)
 
 

@@ -79,18 +79,13 @@ class DriveCases:
                 rates[names.of_work(name)] = [1 / each for each in work]
         return rates
 
-    async def round(self) -> None:
-        """Measure each case once."""
-        await self._runs()
-        await self._ready()
+    async def round(self, number: int) -> None:
+        """Measure each case once; every other round in the opposite order, since other work comes and goes."""
+        cases = [self._runs, self._ready, self._floors, self._drives, self._fans, self._supersteps]
         if self.with_peers:
-            await self._dbos()
-            await self._dbos_queue()
-            await self._langgraph()
-        await self._floors()
-        await self._drives()
-        await self._fans()
-        await self._supersteps()
+            cases[2:2] = [self._dbos, self._dbos_queue, self._langgraph]
+        for case in reversed(cases) if number % 2 else cases:
+            await case()
 
     async def _runs(self) -> None:
         library, callers = self.library, self.sizes.callers
@@ -151,6 +146,7 @@ class DriveCases:
         write, write_set = self.floor_runs.write, self.floor_runs.write_set
         await self._measure_floor(names.READY_FLOOR, drives[:half], write, callers=self.sizes.callers, each=1)
         await self._measure_floor(names.READY_SETS_FLOOR, sets, write_set, callers=LANES, each=size)
+        await floor_runs.check_equal(self.place, runs[: half + size * len(sets)])
 
     async def _measure_floor(
         self,

@@ -32,6 +32,7 @@ class AllSizes:
         soak: runs whose disk is measured.
         waiting: runs that wait for an idle worker, one at a time.
         imports: fresh interpreters.
+        settles: whether the cases are kept from disturbing one another.
     """
 
     submissions: Sizes
@@ -40,6 +41,7 @@ class AllSizes:
     soak: int
     waiting: int
     imports: int
+    settles: bool = True
 
 
 #: What is measured unless something else is asked for: a quarter of an hour at most on two processors.
@@ -48,7 +50,7 @@ USUAL = AllSizes(
     drives=DriveSizes(rounds=3, runs=300, alone=40),
     scale=scale.Sizes(ended=50_000),
     soak=2_000,
-    waiting=100,
+    waiting=60,
     imports=7,
 )
 #: So little that the figures say nothing: whether everything works.
@@ -59,6 +61,7 @@ QUICK = AllSizes(
     soak=20,
     waiting=2,
     imports=1,
+    settles=False,
 )
 
 

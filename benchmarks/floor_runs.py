@@ -115,6 +115,17 @@ async def read_drives(place: Place, runs: Sequence[tuple[str, str]]) -> list[Dri
     return found
 
 
+async def check_equal(place: Place, runs: Sequence[tuple[str, str]]) -> None:
+    """Insist on the same rows in both databases, byte by byte."""
+    ids = [run_id for _, run_id in runs]
+    ours, theirs = await place.connect(OURS), await place.connect(FLOOR)
+    for table in ("runs", *_TABLES):
+        rows = f"SELECT t::text FROM agentruns.{table} AS t WHERE run_id = ANY($1) ORDER BY 1"
+        assert await theirs.fetch(rows, ids) == await ours.fetch(rows, ids), table
+    await ours.close()
+    await theirs.close()
+
+
 async def _drive(source: Connection, run: tuple[str, str]) -> Drive:
     of_run = "WHERE tenant_id = $1 AND run_id = $2"
     rows = {table: await source.fetch(f"SELECT * FROM agentruns.{table} {of_run}", *run) for table in _TABLES}

@@ -62,7 +62,7 @@ async def measure_drives(here: Place, sizes: DriveSizes, *, with_peers: bool) ->
         cases = await _open_drives(here, stack, work, sizes, with_peers=with_peers)
         for number in range(sizes.rounds):
             say_round(number, sizes.rounds)
-            await cases.round()
+            await cases.round(number)
     click.echo("counting commits", err=True)
     counts = await count_drives(here, work, rounds=sizes.rounds, runs=sizes.runs, callers=sizes.callers)
     return Results(figures=cases.figures, rates=cases.rates, counts=counts, server=await here.settings(), sizes=sizes)

@@ -178,8 +178,8 @@ async def _fill(here: Place, sizes: Sizes) -> soak.Disk:
         await library.run_all(library.submissions(DRIVEN, range(sizes.originals)), callers=sizes.callers)
     connection = await here.connect(MANY)
     await clones.clone(connection, sizes.ended)
-    await connection.execute("VACUUM (ANALYZE)")
-    await empty.execute("VACUUM (ANALYZE)")
+    for name in (NONE, MANY):
+        await here.vacuum(name)
     ended = await connection.fetchval("SELECT count(*) FROM agentruns.runs WHERE status = 'succeeded'")
     assert ended == sizes.ended
     disk = (await soak.disk(connection)).over(before, sizes.ended)

@@ -99,7 +99,7 @@ async def measure(here: Place, *, runs: int, callers: int) -> Soak:
             for tenth in range(LOOKS):
                 seconds += await _tenth(library, range(tenth * runs // LOOKS, (tenth + 1) * runs // LOOKS), callers)
                 looks.look()
-                await connection.execute("VACUUM (ANALYZE)")
+                await here.vacuum(SOAK)
         updated = await connection.fetchrow(_UPDATES)
         assert updated is not None
         return Soak(

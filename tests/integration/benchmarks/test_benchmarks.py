@@ -47,45 +47,6 @@ def test_the_smallest_benchmark_measures_every_case(tmp_path: Path) -> None:
     assert 1 + 1 + 1 + (3 + 2) + 1 <= commits["run of 3 nodes, alone"] < 10
 
 
-def test_the_smallest_drive_benchmark_counts_six_transactions_of_a_lone_drive(tmp_path: Path) -> None:
-    sizes = ["--rounds", "1", "--runs", "8", "--alone", "4", "--callers", "2", "--supersteps", "20"]
-    done = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-m", "benchmarks", "drive", *sizes, "--json", tmp_path / "figures.json"],
-        cwd=CHECKOUT,
-        env={**os.environ, "PYTHONSAFEPATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    found = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
-    assert done.returncode == (0 if found["is_above_bar"] else 1), done.stderr
-    assert {name: each["calls"] for name, each in found["figures"].items()} == {
-        "run of 3 nodes, until durable": 8,
-        "run of 3 nodes": 8,
-        "run of 3 nodes, alone": 4,
-        "run of 3 nodes, from ready": 8,
-        "run of 3 nodes, from ready, 4 x callers": 8,
-        "floor: run of 3 nodes": 2,
-        "floor: run of 3 nodes, in sets": 2,
-        "drive of 3 nodes": 8,
-        "run of 16 parallel nodes": 2,
-        "run of 16 parallel nodes, alone": 4,
-        "superstep, short history": 40,
-        "superstep, long history": 40,
-    }
-    assert {name: ratio["bar"] for name, ratio in found["ratios"].items()} == {
-        "run of 3 nodes, from ready / floor": 0.8,
-        "run of 3 nodes, from ready / floor in sets": None,
-        "run of 3 nodes, from ready, 4 x callers": 1.0,
-        "superstep, long history / short history": 0.833,
-    }
-    # The claim with its history, a commit for each node and two more; a machine that stalls adds stamps.
-    (ceiling,) = found["ceilings"].values()
-    assert ceiling["most"] == 6
-    assert 1 + (3 + 2) <= ceiling["commits"] < 9
-
-
 def test_the_smallest_benchmark_of_workers_measures_every_case(tmp_path: Path) -> None:
     sizes = ["--rounds", "1", "--runs", "8", "--claims", "16", "--callers", "4", "--seconds", "1"]
     done = subprocess.run(  # noqa: S603 - our own code
