@@ -4,92 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, NoReturn
 
 import click
+from attrs import evolve
 from sqlalchemy import URL
 
-from agentruns.operations.embedded import EmbeddedServer
-from benchmarks import audits, floor, histories, idle, ours, rooms
-from benchmarks.cases import Cases, Sizes
-from benchmarks.counts import count_all, count_drives
-from benchmarks.drive_cases import DriveCases, DriveSizes
-from benchmarks.peers import dbos_client
+from benchmarks import audits, everything, everything_report, idle, rooms, scale, soak
+from benchmarks.cases import Sizes
+from benchmarks.drive_cases import DriveSizes
+from benchmarks.everything import AllSizes, Everything
+from benchmarks.measuring import measure_drives, measure_submissions, measure_workers
 from benchmarks.peers.installed import check_installed
-from benchmarks.place import OURS, place, server
+from benchmarks.place import place, server
 from benchmarks.report import Results, show, write
-from benchmarks.worker_cases import CLAIMED, SHARING, WorkerCases, WorkerSizes
-from benchmarks.workload import workload
+from benchmarks.scale import Scale
+from benchmarks.soak import Soak
+from benchmarks.worker_cases import WorkerSizes
 
 
-async def measure(base: URL, sizes: Sizes, *, with_peers: bool) -> Results:
-    """Measure on a server that runs."""
-    work = workload()
-    async with place(base) as here, AsyncExitStack() as stack:
-        url = here.url(OURS)
-        library = await stack.enter_async_context(ours.opened(url, work))
-        await floor.copy_graphs(here)
-        cases = Cases(
-            place=here,
-            library=library,
-            uncoalesced=await stack.enter_async_context(ours.opened_uncoalesced(url, work, callers=sizes.callers)),
-            floor=await stack.enter_async_context(floor.opened(here, connections=sizes.callers)),
-            peer=await stack.enter_async_context(dbos_client.opened(here, callers=sizes.callers))
-            if with_peers
-            else None,
-            sizes=sizes,
-        )
-        for number in range(sizes.rounds):
-            click.echo(f"round {number + 1} of {sizes.rounds}", err=True)
-            await cases.round()
-        await stack.aclose()
-        click.echo("counting commits", err=True)
-        counts = await count_all(here, work, calls=sizes.alone, callers=sizes.callers)
-        return Results(
-            figures=cases.figures, rates=cases.rates, counts=counts, server=await here.settings(), sizes=sizes
-        )
+async def _submissions(base: URL, sizes: Sizes, *, with_peers: bool) -> Results:
+    async with place(base) as here:
+        return await measure_submissions(here, sizes, with_peers=with_peers)
 
 
-async def measure_drives(base: URL, sizes: DriveSizes, *, with_peers: bool) -> Results:
-    """Measure driving on a server that runs."""
-    work = workload()
-    async with place(base) as here, AsyncExitStack() as stack:
-        library = await stack.enter_async_context(ours.opened(here.url(OURS), work))
-        click.echo("making long histories", err=True)
-        circling = await stack.enter_async_context(histories.opened(here, supersteps=sizes.supersteps))
-        cases = DriveCases(place=here, library=library, histories=circling, with_peers=with_peers, sizes=sizes)
-        for number in range(sizes.rounds):
-            click.echo(f"round {number + 1} of {sizes.rounds}", err=True)
-            await cases.round()
-        await stack.aclose()
-        click.echo("counting commits", err=True)
-        counts = await count_drives(here, work, rounds=sizes.rounds, runs=sizes.runs, callers=sizes.callers)
-        return Results(
-            figures=cases.figures, rates=cases.rates, counts=counts, server=await here.settings(), sizes=sizes
-        )
+async def _drives(base: URL, sizes: DriveSizes, *, with_peers: bool) -> Results:
+    async with place(base) as here:
+        return await measure_drives(here, sizes, with_peers=with_peers)
 
 
-async def measure_workers(embedded: EmbeddedServer, sizes: WorkerSizes) -> Results:
-    """Measure workers; the server is restarted at the end."""
-    work = workload()
-    async with place(embedded.url) as here:
-        async with ours.opened(here.url(OURS), work) as library:
-            for tenant_id in (CLAIMED, *SHARING):
-                await library.runs.publish(tenant_id, work.bundle.graph)
-            cases = WorkerCases(place=here, library=library, sizes=sizes)
-            for number in range(sizes.rounds):
-                click.echo(f"round {number + 1} of {sizes.rounds}", err=True)
-                await cases.round()
-            settings = await here.settings()
-            click.echo("restarting the server", err=True)
-            recovery = await cases.recovery(embedded)
-        return Results(
-            figures=cases.figures, rates=cases.rates, counts={}, server=settings, sizes=sizes, recovery=recovery
-        )
+async def _everything(base: URL, sizes: AllSizes, *, with_peers: bool) -> Everything:
+    async with place(base, settles=sizes.settles) as here:
+        return await everything.measure(here, sizes, with_peers=with_peers)
 
 
+async def _scale(base: URL, sizes: scale.Sizes, soaked: int) -> tuple[Scale, Soak]:
+    async with place(base) as here:
+        soaked_through = await soak.measure(here, runs=soaked, callers=sizes.callers)
+        return await scale.measure(here, sizes), soaked_through
+
+
+#: What makes ids in the server, of which many are needed at once.
+_NEWEST: Final = 18
 _MAJOR: Final = click.option(
     "--major", default=18, show_default=True, type=click.IntRange(16, 18), help="Version of PostgreSQL."
 )
@@ -117,9 +74,9 @@ def main(context: click.Context, /, major: int, json_file: Path | None, *, peers
     if context.invoked_subcommand is not None:
         return
     if peers:
-        check_installed("dbos")
+        check_installed("dbos", "procrastinate")
     with server(major) as embedded:
-        _conclude(asyncio.run(measure(embedded.url, Sizes(**sizes), with_peers=peers)), json_file)
+        _conclude(asyncio.run(_submissions(embedded.url, Sizes(**sizes), with_peers=peers)), json_file)
 
 
 def _conclude(results: Results, json_file: Path | None) -> NoReturn:
@@ -143,7 +100,45 @@ def drive(*, major: int, json_file: Path | None, peers: bool, **sizes: int) -> N
     if peers:
         check_installed("dbos", "langgraph")
     with server(major) as embedded:
-        _conclude(asyncio.run(measure_drives(embedded.url, DriveSizes(**sizes), with_peers=peers)), json_file)
+        _conclude(asyncio.run(_drives(embedded.url, DriveSizes(**sizes), with_peers=peers)), json_file)
+
+
+@main.command("all")
+@click.option("--quick", is_flag=True, help="Measure so little that the figures say nothing.")
+@click.option("--ended", type=click.IntRange(20), help="Ended runs beside which claims are measured.")
+@click.option("--svg", "svg_file", type=click.Path(dir_okay=False, path_type=Path), help="Draw the rates here.")
+@_PEERS
+@_JSON
+def measure_all(*, quick: bool, ended: int | None, svg_file: Path | None, peers: bool, json_file: Path | None) -> None:
+    """Measure everything that has a bar in one run, on PostgreSQL 18, and show one table of bars."""
+    if peers:
+        check_installed("dbos", "langgraph", "procrastinate")
+    sizes = everything.QUICK if quick else everything.USUAL
+    if ended is not None:
+        sizes = evolve(sizes, scale=evolve(sizes.scale, ended=ended))
+    with server(_NEWEST) as embedded:
+        found = asyncio.run(_everything(embedded.url, sizes, with_peers=peers))
+    everything_report.conclude(found, json_file=json_file, svg_file=svg_file)
+
+
+@main.command("scale")
+@click.option(
+    "--runs", default=scale.Sizes().ended, show_default=True, type=click.IntRange(20), help="That have ended."
+)
+@click.option("--claims", default=scale.Sizes().claims, show_default=True, type=click.IntRange(10), help="In a round.")
+@click.option(
+    "--submits", default=scale.Sizes().submits, show_default=True, type=click.IntRange(20), help="In a round."
+)
+@click.option("--rounds", default=scale.Sizes().rounds, show_default=True, type=click.IntRange(1))
+@click.option("--soak", "soaked", default=5_000, show_default=True, type=click.IntRange(20), help="Runs of the soak.")
+@_JSON
+def measure_scale(*, runs: int, soaked: int, json_file: Path | None, **sizes: int) -> None:
+    """Measure claims and submissions beside many ended runs, and a soak, on PostgreSQL 18."""
+    originals = min(runs, scale.Sizes().originals)
+    chosen = scale.Sizes(ended=runs, originals=originals, **sizes)
+    with server(_NEWEST) as embedded:
+        scaled, soaked_through = asyncio.run(_scale(embedded.url, chosen, soaked))
+    everything_report.conclude_scale(scaled, soaked_through, json_file=json_file)
 
 
 @main.command()

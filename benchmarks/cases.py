@@ -8,53 +8,20 @@ from typing import Final, TypeVar
 
 from attrs import define, field, frozen
 
+from agentruns.domain.canonical import JsonTree
+from benchmarks import names
 from benchmarks.floor import Floor, read_admissions
 from benchmarks.measure import Figure, measured, measured_in_threads, middle
 from benchmarks.ours import ADMITTED, DRIVEN, Ours, Submission, Uncoalesced
 from benchmarks.peers.dbos_client import Dbos, Enqueued
+from benchmarks.peers.procrastinate_tasks import Procrastinate
 from benchmarks.place import Place
+from benchmarks.workload import order
 
 Item = TypeVar("Item")
 
-SUBMIT: Final = "submit"
-SUBMIT_FLOOR: Final = "floor: submit"
-SUBMIT_SETS_FLOOR: Final = "floor: submit, in sets"
-SUBMIT_SINGLE: Final = "submit, a statement each"
-SUBMIT_MANY: Final = "submit_many of 64"
-RETRY: Final = "retry of a known key"
-LOAD: Final = "load"
-LOAD_ELSEWHERE: Final = "load, first in a process"
-LOAD_FLOOR: Final = "floor: load"
-RUN: Final = "run of 3 nodes"
-SUBMIT_ALONE: Final = "submit, alone"
-RUN_ALONE: Final = "run of 3 nodes, alone"
-ENQUEUE_THREADS: Final = "dbos: enqueue, threads"
-ENQUEUE_ASYNC: Final = "dbos: enqueue, async"
-STATUS_THREADS: Final = "dbos: status, threads"
-STATUS_ASYNC: Final = "dbos: status, async"
-COMPLETE: Final = "run of 3 nodes, until durable"
-DRIVE: Final = "drive of 3 nodes"
-DRIVE_ALONE: Final = "drive of 3 nodes, alone"
-DBOS_RUN_THREADS: Final = "dbos: workflow of 3 steps, threads"
-DBOS_RUN_ASYNC: Final = "dbos: workflow of 3 steps, async"
-LANGGRAPH_SYNC: Final = "langgraph: 3 nodes, durability sync"
-LANGGRAPH_ASYNC: Final = "langgraph: 3 nodes, durability async"
-SUPERSTEP_EARLY: Final = "superstep, short history"
-SUPERSTEP_LATE: Final = "superstep, long history"
-PROCESSES: Final = {number: f"queue of runs, {number} worker processes" for number in (1, 2, 4)}
-CLAIMS_TOGETHER: Final = "claims, sixteen in a statement"
-CLAIMS_ALONE: Final = "claims, a statement each"
-ROTATION: Final = "runs of four tenants, in turn"
-FAIR: Final = "runs of four tenants, by weights"
-
-
-def of_work(case: str) -> str:
-    """Name a case's calls for each second that this process and the server computed together."""
-    return f"{case}, of work"
-
-
 #: Statements of one kind that the library has under way at once: its lanes' default.
-_LANES: Final = 2
+LANES: Final = 2
 #: Submissions in one call.
 _MANY: Final = 64
 
@@ -85,18 +52,26 @@ class Sizes:
     @property
     def set_size(self) -> int:
         """Admissions in one statement of the floor's sets."""
-        return max(1, self.callers // _LANES)
+        return max(1, self.callers // LANES)
+
+
+@frozen(kw_only=True)
+class Peers:
+    """Who is measured beside us."""
+
+    dbos: Dbos
+    procrastinate: Procrastinate
 
 
 @define(kw_only=True)
 class Cases:
-    """Measure the library, its peer and the floor in turn; without a peer its cases are left out."""
+    """Measure the library, its peers and the floor in turn; without peers their cases are left out."""
 
     place: Place
     library: Ours
     uncoalesced: Uncoalesced
     floor: Floor
-    peer: Dbos | None
+    peers: Peers | None
     sizes: Sizes
     _numbers: count[int] = field(factory=count)
     _figures: dict[str, list[Figure]] = field(factory=dict)
@@ -111,55 +86,64 @@ class Cases:
         """Give the rate of each case in each round."""
         return {name: [each.rate for each in found] for name, found in self._figures.items()}
 
-    async def round(self) -> None:
-        """Measure each case once."""
-        await self._submissions()
-        await self._runs()
-        await self._alone()
-
-    async def _submissions(self) -> None:
+    async def submissions(self) -> None:
+        """Measure submissions, loads and retries."""
         library, new = self.library, self._admissions(self.sizes.submits)
         asynchronous, threaded = self._enqueued(), self._enqueued()
-        await self._measure(SUBMIT, new, library.submit)
-        if self.peer is not None:
-            await self._measure(ENQUEUE_ASYNC, asynchronous, self.peer.enqueue_async)
-            await self._measure_threads(ENQUEUE_THREADS, threaded, self.peer.enqueue)
-        await self._measure(LOAD, new, library.load)
-        if self.peer is not None:
-            await self._measure(STATUS_ASYNC, asynchronous, self.peer.status_async)
-            await self._measure_threads(STATUS_THREADS, threaded, self.peer.status)
-        await self._measure(LOAD_ELSEWHERE, new, library.elsewhere().load)
-        await self._measure(RETRY, library.again(new), library.retry)
+        await self._measure(names.SUBMIT, new, library.submit)
+        if self.peers is not None:
+            await self._measure(names.ENQUEUE_ASYNC, asynchronous, self.peers.dbos.enqueue_async)
+            await self._measure_threads(names.ENQUEUE_THREADS, threaded, self.peers.dbos.enqueue)
+            await self._measure(names.DEFER, self._deferred(), self.peers.procrastinate.defer)
+        await self._measure(names.LOAD, new, library.load)
+        if self.peers is not None:
+            await self._measure(names.STATUS_ASYNC, asynchronous, self.peers.dbos.status_async)
+            await self._measure_threads(names.STATUS_THREADS, threaded, self.peers.dbos.status)
+        await self._measure(names.LOAD_ELSEWHERE, new, library.elsewhere().load)
+        await self._measure(names.RETRY, library.again(new), library.retry)
+        if self.peers is not None:
+            await self._again(self.peers.dbos, asynchronous, threaded)
         await self._sets()
         await self._floors(new)
 
+    async def alone(self) -> None:
+        """Measure submissions of a single caller."""
+        new = self._admissions(self.sizes.alone)
+        await self._measure(names.SUBMIT_ALONE, new, self.library.submit, callers=1)
+        if self.peers is not None:
+            enqueued = self.peers.dbos.orders(self._take(self.sizes.alone + self.sizes.warm_up))
+            await self._measure_threads(names.ENQUEUE_ALONE, enqueued, self.peers.dbos.enqueue, callers=1)
+
+    async def _again(self, dbos: Dbos, asynchronous: Sequence[Enqueued], threaded: Sequence[Enqueued]) -> None:
+        await self._measure(names.AGAIN_ASYNC, asynchronous, dbos.enqueue_async)
+        await self._measure_threads(names.AGAIN_THREADS, threaded, dbos.enqueue)
+        await self._measure(names.AGAIN_READ_ASYNC, asynchronous, dbos.enqueue_and_read_async)
+        await self._measure_threads(names.AGAIN_READ_THREADS, threaded, dbos.enqueue_and_read)
+
     async def _sets(self) -> None:
-        await self._measure(SUBMIT_SINGLE, self._admissions(self.sizes.submits), self.uncoalesced.submit)
+        await self._measure(names.SUBMIT_SINGLE, self._admissions(self.sizes.submits), self.uncoalesced.submit)
         many = [
             self.library.submissions(ADMITTED, self._take(_MANY))
-            for _ in range(1 + max(_LANES, self.sizes.submits // _MANY))
+            for _ in range(1 + max(LANES, self.sizes.submits // _MANY))
         ]
-        await self._measure(SUBMIT_MANY, many, self.library.submit_set, callers=_LANES, each=_MANY)
+        await self._measure(names.SUBMIT_MANY, many, self.library.submit_set, callers=LANES, each=_MANY)
 
     async def _floors(self, new: Sequence[Submission]) -> None:
         floor, size = self.floor, self.sizes.set_size
         rows = await read_admissions(self.place, [_run(each) for each in new])
         half = len(rows) // 2
         sets = [rows[first : first + size] for first in range(half, len(rows), size)]
-        await self._measure(SUBMIT_FLOOR, rows[:half], floor.write)
-        await self._measure(SUBMIT_SETS_FLOOR, sets, floor.write_set, callers=_LANES, each=size)
-        await self._measure(LOAD_FLOOR, rows, floor.read)
+        await self._measure(names.SUBMIT_FLOOR, rows[:half], floor.write)
+        await self._measure(names.SUBMIT_SETS_FLOOR, sets, floor.write_set, callers=LANES, each=size)
+        await self._measure(names.LOAD_FLOOR, rows, floor.read)
 
-    async def _runs(self) -> None:
+    async def runs(self) -> None:
+        """Measure runs from submission to result, of all callers and of a single one."""
         await self.place.settle()
         new = self.library.submissions(DRIVEN, self._take(self.sizes.runs))
-        self._keep(RUN, await self.library.run_all(new, callers=self.sizes.callers))
-
-    async def _alone(self) -> None:
-        new = self._admissions(self.sizes.alone)
-        await self._measure(SUBMIT_ALONE, new, self.library.submit, callers=1)
+        self._keep(names.RUN, await self.library.run_all(new, callers=self.sizes.callers))
         new = self.library.submissions(DRIVEN, self._take(self.sizes.alone + self.sizes.warm_up))
-        await self._measure(RUN_ALONE, new, self.library.run_alone, callers=1)
+        await self._measure(names.RUN_ALONE, new, self.library.run_alone, callers=1)
 
     async def _measure(
         self,
@@ -175,16 +159,21 @@ class Cases:
         found = await measured(items, call, callers=callers or self.sizes.callers, warm_up=warm_up)
         self._keep(name, found.of_sets(each))
 
-    async def _measure_threads(self, name: str, items: Sequence[Item], call: Callable[[Item], object]) -> None:
+    async def _measure_threads(
+        self, name: str, items: Sequence[Item], call: Callable[[Item], object], *, callers: int | None = None
+    ) -> None:
         await self.place.settle()
         sizes = self.sizes
-        self._keep(name, measured_in_threads(items, call, callers=sizes.callers, warm_up=sizes.warm_up))
+        self._keep(name, measured_in_threads(items, call, callers=callers or sizes.callers, warm_up=sizes.warm_up))
 
     def _admissions(self, how_many: int) -> list[Submission]:
         return self.library.submissions(ADMITTED, self._take(how_many + self.sizes.warm_up))
 
     def _enqueued(self) -> list[Enqueued]:
-        return [] if self.peer is None else self.peer.orders(self._take(self.sizes.submits + self.sizes.warm_up))
+        return [] if self.peers is None else self.peers.dbos.orders(self._take(self.sizes.submits + self.sizes.warm_up))
+
+    def _deferred(self) -> list[dict[str, JsonTree]]:
+        return [order(number) for number in self._take(self.sizes.submits + self.sizes.warm_up)]
 
     def _keep(self, name: str, found: Figure) -> None:
         self._figures.setdefault(name, []).append(found)

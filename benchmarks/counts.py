@@ -9,8 +9,8 @@ from typing import Final
 from attrs import frozen
 
 from agentruns import StoreOptions, TenantId
-from benchmarks.cases import DRIVE, DRIVE_ALONE, LOAD, RETRY, RUN, RUN_ALONE, SUBMIT_ALONE
 from benchmarks.measure import measured
+from benchmarks.names import DRIVE, DRIVE_ALONE, LOAD, RETRY, RUN, RUN_ALONE, SUBMIT_ALONE
 from benchmarks.ours import ADMITTED, DRIVEN, Ours, Submission, opened
 from benchmarks.place import OURS, Place
 from benchmarks.workload import Workload

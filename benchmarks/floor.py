@@ -15,7 +15,7 @@ from benchmarks.place import FLOOR, OURS, Connection, Place
 TABLES: Final = ("runs", "agent_submission_keys", "run_events", "run_checkpoints", "agent_admissions")
 
 _RUN: Final = "tenant_id = $1 AND run_id = $2"
-_COLUMNS: Final = """
+COLUMNS: Final = """
 SELECT attname, format_type(atttypid, atttypmod) AS type FROM pg_attribute
 WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
@@ -81,7 +81,7 @@ async def opened(place: Place, *, connections: int) -> AsyncIterator[Floor]:
             connection = await place.connect(FLOOR)
             stack.push_async_callback(connection.close)
             idle.put_nowait(connection)
-        types = [[row["type"] for row in await connection.fetch(_COLUMNS, f"agentruns.{table}")] for table in TABLES]
+        types = [[row["type"] for row in await connection.fetch(COLUMNS, f"agentruns.{table}")] for table in TABLES]
         yield Floor(idle=idle, single=_inserts(types, _values), many=_inserts(types, _arrays))
 
 
@@ -90,7 +90,9 @@ async def copy_graphs(place: Place) -> None:
     source, target = await place.connect(OURS), await place.connect(FLOOR)
     for row in await source.fetch("SELECT * FROM agentruns.graph_definitions"):
         places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
-        await target.execute(f"INSERT INTO agentruns.graph_definitions VALUES ({places})", *row.values())
+        await target.execute(
+            f"INSERT INTO agentruns.graph_definitions VALUES ({places}) ON CONFLICT DO NOTHING", *row.values()
+        )
     await source.close()
     await target.close()
 

@@ -26,7 +26,8 @@ from agentruns import (
     StoreOptions,
 )
 from benchmarks import idle_cost, notifying
-from benchmarks.place import OURS, place
+from benchmarks.peers import dbos_queue
+from benchmarks.place import OURS, Place, place
 
 _TENANT: Final = "idle"
 _OTHERS: Final = "others"
@@ -34,10 +35,13 @@ _ANY: Final = {"type": "object"}
 #: Longer and shorter than an interval of polling, so that submissions fall anywhere in it.
 _PAUSES: Final = (0.1, 1.2)
 _PATIENCE: Final = 60.0
+#: Seconds between two looks of DBOS into a queue, by default.
+_DBOS_POLLS: Final = 1.0
 
 #: The cases, and how the worker of each finds what is ready.
+_TOLD: Final = "told (LISTEN)"
 _CASES: Final = {
-    "told (LISTEN)": AgentWorkerOptions(slots=4),
+    _TOLD: AgentWorkerOptions(slots=4),
     "polling every second": AgentWorkerOptions(slots=4, listens=False),
 }
 
@@ -158,6 +162,23 @@ async def _measured(url: URL, options: AgentWorkerOptions, runs: int) -> Waiting
         for _ in range(runs):
             await asyncio.sleep(random.uniform(*_PAUSES))  # noqa: S311 - not a secret
             times.append(await starts.wait_for(submitting))
+    return Waiting.of(times)
+
+
+async def measure_waiting(here: Place, runs: int) -> Waiting:
+    """Measure how long runs wait for an idle worker that listens."""
+    return await _measured(here.url(OURS), _CASES[_TOLD], runs)
+
+
+async def measure_dbos(here: Place, runs: int) -> Waiting:
+    """Measure the same for an idle DBOS that looks into its queue as often as it does by default."""
+    times = []
+    async with dbos_queue.opened(here, callers=4, polling_interval=_DBOS_POLLS) as peer:
+        for number, work in enumerate(peer.steps.orders(range(2 + runs))):
+            await asyncio.sleep(random.uniform(*_PAUSES))  # noqa: S311 - not a secret
+            seconds = await peer.wait_for(work)
+            if number >= 2:  # before, its thread for the queue begins
+                times.append(seconds)
     return Waiting.of(times)
 
 

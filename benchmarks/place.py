@@ -27,6 +27,7 @@ OURS: Final = "ours"
 FLOOR: Final = "floor"
 PEER: Final = "peer"
 
+_MIGRATED: Final = "migrated"
 _LOOK: Final = 0.01
 
 #: The tables that any case writes.
@@ -52,10 +53,12 @@ class Place:
     Attributes:
         base: address of the server.
         watcher: a connection to a third database, whose own traffic counts nowhere.
+        settles: whether the cases are kept from disturbing one another; it takes longer than the smallest of them.
     """
 
     base: URL
     watcher: Connection
+    settles: bool = True
 
     def url(self, database: str) -> URL:
         """Give the address of one database."""
@@ -67,6 +70,10 @@ class Place:
         return await asyncpg.connect(
             host=str(query["host"]), port=int(str(query["port"])), user=self.base.username, database=database
         )
+
+    async def create(self, database: str) -> None:
+        """Make one more migrated database, which is not seen to between the cases."""
+        await self.watcher.execute(f"CREATE DATABASE {database} TEMPLATE {_MIGRATED}")
 
     async def commits(self, database: str) -> int:
         """Count the transactions that closed connections have committed."""
@@ -92,15 +99,21 @@ class Place:
                 seconds += times.user + times.system
         return seconds
 
+    async def vacuum(self, database: str) -> None:
+        """Do what autovacuum does, for the tables that runs are in."""
+        connection = await self.connect(database)
+        await connection.execute(f"VACUUM (ANALYZE) {', '.join(_WRITTEN)}")
+        await connection.close()
+
     async def settle(self) -> None:
         """Do now what server and interpreter would do at times of their own, so that no case is disturbed by another.
 
         What other cases and imports have left is not looked through again in this one.
         """
+        if not self.settles:
+            return
         for database in (OURS, FLOOR):
-            connection = await self.connect(database)
-            await connection.execute(f"VACUUM (ANALYZE) {', '.join(_WRITTEN)}")
-            await connection.close()
+            await self.vacuum(database)
         peer = await self.connect(PEER)
         await peer.execute("VACUUM (ANALYZE)")
         await peer.close()
@@ -126,21 +139,22 @@ def server(major: int) -> Iterator[EmbeddedServer]:
 
 
 @asynccontextmanager
-async def place(base: URL) -> AsyncIterator[Place]:
+async def place(base: URL, *, settles: bool = True) -> AsyncIterator[Place]:
     """Make the databases."""
     query = base.query
     watcher = await asyncpg.connect(
         host=str(query["host"]), port=int(str(query["port"])), user=base.username, database="postgres"
     )
-    made = Place(base=base, watcher=watcher)
+    made = Place(base=base, watcher=watcher, settles=settles)
     try:
         await watcher.execute("ALTER SYSTEM SET autovacuum = off")  # see `settle`
         await watcher.execute("SELECT pg_reload_conf()")
-        await watcher.execute(f"CREATE DATABASE {OURS}")
-        engine = create_async_engine(made.url(OURS), poolclass=NullPool)
+        await watcher.execute(f"CREATE DATABASE {_MIGRATED}")
+        engine = create_async_engine(made.url(_MIGRATED), poolclass=NullPool)
         async with engine.connect() as connection:
             await connection.run_sync(migrations.upgrade)
-        await watcher.execute(f"CREATE DATABASE {FLOOR} TEMPLATE {OURS}")
+        for database in (OURS, FLOOR):
+            await made.create(database)
         await watcher.execute(f"CREATE DATABASE {PEER}")
         yield made
     finally:

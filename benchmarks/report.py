@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
@@ -14,61 +11,17 @@ from attrs import asdict, frozen
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases import (
-    CLAIMS_ALONE,
-    CLAIMS_TOGETHER,
-    COMPLETE,
-    DBOS_RUN_ASYNC,
-    DBOS_RUN_THREADS,
-    DRIVE,
-    DRIVE_ALONE,
-    ENQUEUE_ASYNC,
-    ENQUEUE_THREADS,
-    FAIR,
-    LANGGRAPH_ASYNC,
-    LANGGRAPH_SYNC,
-    LOAD,
-    LOAD_ELSEWHERE,
-    LOAD_FLOOR,
-    PROCESSES,
-    RETRY,
-    ROTATION,
-    RUN,
-    RUN_ALONE,
-    STATUS_ASYNC,
-    STATUS_THREADS,
-    SUBMIT,
-    SUBMIT_ALONE,
-    SUBMIT_FLOOR,
-    SUBMIT_MANY,
-    SUBMIT_SETS_FLOOR,
-    SUBMIT_SINGLE,
-    SUPERSTEP_EARLY,
-    SUPERSTEP_LATE,
-    Sizes,
-)
+from benchmarks import names
+from benchmarks.cases import Sizes
 from benchmarks.counts import Count
 from benchmarks.drive_cases import DriveSizes
+from benchmarks.machine import machine, versions
 from benchmarks.measure import Figure
 from benchmarks.ratios import Ceiling, Ratio, ceilings, ratios
 from benchmarks.worker_cases import Recovery, WorkerSizes
 
-_ORDER: Final = (
-    SUBMIT_FLOOR, SUBMIT_SETS_FLOOR, ENQUEUE_THREADS, ENQUEUE_ASYNC, SUBMIT, SUBMIT_SINGLE, SUBMIT_MANY, RETRY,
-    LOAD_FLOOR, STATUS_THREADS, STATUS_ASYNC, LOAD, LOAD_ELSEWHERE, RUN, COMPLETE,
-    DBOS_RUN_THREADS, DBOS_RUN_ASYNC, LANGGRAPH_SYNC, LANGGRAPH_ASYNC, DRIVE, SUBMIT_ALONE, RUN_ALONE, DRIVE_ALONE,
-    SUPERSTEP_EARLY, SUPERSTEP_LATE, *PROCESSES.values(), CLAIMS_TOGETHER, CLAIMS_ALONE, ROTATION, FAIR,
-)  # fmt: skip
 #: What the table needs where nobody's window bounds it.
 _WIDTH: Final = 120
-#: Cases whose times of single calls say nothing.
-_WITHOUT_TIMES: Final = (RUN, COMPLETE, DRIVE, *PROCESSES.values(), CLAIMS_TOGETHER, CLAIMS_ALONE, ROTATION, FAIR)
-#: Cases whose work is done by other processes.
-_ELSEWHERE: Final = tuple(PROCESSES.values())
-_PACKAGES: Final = (
-    "agentruns", "sqlalchemy", "asyncpg", "attrs", "cattrs", "jsonschema", "rfc8785", "dbos", "langgraph",
-    "langgraph-checkpoint-postgres", "psycopg",
-)  # fmt: skip
 
 
 @frozen(kw_only=True)
@@ -108,7 +61,7 @@ def show(results: Results) -> None:
     table = Table(title=f"{results.sizes.callers} callers, one process, middle of {results.sizes.rounds}")
     for column in ("case", "calls/s", "median ms", "p95 ms", "our µs", "server µs", "commits", "log bytes"):
         table.add_column(column, justify="left" if column == "case" else "right", no_wrap=True)
-    for name in _ORDER:
+    for name in names.ORDER:
         if name in results.figures or name in results.counts:
             table.add_row(name, *_measured(name, results.figures.get(name)), *_counted(results.counts.get(name)))
     console.print(table)
@@ -124,10 +77,10 @@ def show(results: Results) -> None:
 def _measured(name: str, figure: Figure | None) -> tuple[str, ...]:
     if figure is None:
         return "", "", "", "", ""
-    times = (figure.median, figure.p95) if name not in _WITHOUT_TIMES else ()
+    times = (figure.median, figure.p95) if name not in names.WITHOUT_TIMES else ()
     shown = tuple(f"{1000 * each:.2f}" for each in times) or ("", "")
     server = "" if figure.server_seconds is None else f"{1e6 * figure.server_seconds / figure.calls:,.0f}"
-    ours = "" if name in _ELSEWHERE else f"{1e6 * figure.processor_time:,.0f}"
+    ours = "" if name in names.ELSEWHERE else f"{1e6 * figure.processor_time:,.0f}"
     return f"{figure.rate:,.0f}", *shown, ours, server
 
 
@@ -144,9 +97,18 @@ def _counted(count: Count | None) -> tuple[str, str]:
 def document(results: Results) -> dict[str, object]:
     """Give what is written down."""
     return {
-        "versions": {"python": platform.python_version(), **_versions()},
-        "machine": {"system": platform.platform(), "processors": os.cpu_count()},
+        "versions": versions(),
+        "machine": machine(),
         "server": dict(results.server),
+        **measured(results),
+        "recovery": None if results.recovery is None else asdict(results.recovery),
+        "is_above_bar": results.is_above_bar,
+    }
+
+
+def measured(results: Results) -> dict[str, object]:
+    """Give the part of it that says what was measured, and how much."""
+    return {
         "sizes": asdict(results.sizes),
         "figures": {
             name: {"rate": each.rate, **asdict(each), "rates": results.rates[name]}
@@ -155,22 +117,9 @@ def document(results: Results) -> dict[str, object]:
         "counts": {name: asdict(each) for name, each in results.counts.items()},
         "ratios": {name: asdict(ratio) for name, ratio in results.ratios.items()},
         "ceilings": {name: asdict(ceiling) for name, ceiling in results.ceilings.items()},
-        "recovery": None if results.recovery is None else asdict(results.recovery),
-        "is_above_bar": results.is_above_bar,
     }
 
 
 def write(results: Results, path: Path) -> None:
     """Write a JSON file."""
     path.write_text(f"{json.dumps(document(results), indent=2)}\n", encoding="utf-8")
-
-
-def _versions() -> dict[str, str | None]:
-    """Give the version of each package that is installed."""
-    found: dict[str, str | None] = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found

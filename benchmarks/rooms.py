@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import URL
 
-from benchmarks.cases import DRIVE, LOAD, LOAD_ELSEWHERE, RETRY, SUBMIT
 from benchmarks.measure import measured
+from benchmarks.names import DRIVE, LOAD, LOAD_ELSEWHERE, RETRY, SUBMIT
 from benchmarks.ours import ADMITTED, DRIVEN, Submission, opened
 from benchmarks.place import OURS, Place, place
 from benchmarks.workload import workload

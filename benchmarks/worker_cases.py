@@ -21,14 +21,14 @@ from agentruns.domain.ids import AttemptId
 from agentruns.operations.embedded import EmbeddedServer
 from agentruns.runtime.shutdown import ShutdownSignal
 from agentruns.runtime.worker_options import AgentWorkerOptions
-from benchmarks.cases import (
+from benchmarks.measure import Clock, Figure, middle
+from benchmarks.names import (
     CLAIMS_ALONE,
     CLAIMS_TOGETHER,
     FAIR,
     PROCESSES,
     ROTATION,
 )
-from benchmarks.measure import Clock, Figure, middle
 from benchmarks.ours import DRIVEN, Ours, Submission
 from benchmarks.place import OURS, Place
 

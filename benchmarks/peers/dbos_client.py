@@ -62,6 +62,16 @@ class Dbos:
         """Read the status of what was enqueued from the event loop, from the event loop."""
         assert (await self._handles[work.workflow_id].get_status()).status == "ENQUEUED"
 
+    def enqueue_and_read(self, work: Enqueued) -> None:
+        """Enqueue, and read the status of what stands under the id, from a thread."""
+        self.enqueue(work)
+        self.status(work)
+
+    async def enqueue_and_read_async(self, work: Enqueued) -> None:
+        """Enqueue, and read the status of what stands under the id, from the event loop."""
+        await self.enqueue_async(work)
+        await self.status_async(work)
+
 
 @asynccontextmanager
 async def opened(place: Place, *, callers: int) -> AsyncIterator[Dbos]:

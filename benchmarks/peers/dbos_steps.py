@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -10,13 +12,17 @@ from functools import cache
 from typing import Any, Final
 from uuid import uuid4
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from benchmarks.peers.dbos_client import Enqueued, url_of
 from benchmarks.place import Place
 from benchmarks.workload import ARTICLES, order
 
+#: In which a listening instance finds what to do.
+QUEUE: Final = "steps"
+
 _NAME: Final = "orders"
+_LOOK: Final = 0.005
 
 _Order = dict[str, Any]
 
@@ -47,9 +53,47 @@ class DbosSteps:
             assert await self.asynchronous(work.order) == ARTICLES
 
 
+@define
+class Watch:
+    """Note when first steps begin, and when enough workflows have come to the last one, in whatever thread they run."""
+
+    began_at: float = 0.0
+    _left: int = 0
+    _lock: threading.Lock = field(factory=threading.Lock)
+    _done: threading.Event = field(factory=threading.Event)
+
+    def expect(self, count: int) -> None:
+        """Begin to count."""
+        self._left = count
+        self._done.clear()
+
+    async def all_answered(self) -> None:
+        """Return when as many workflows as were expected have come to their last step."""
+        while not self._done.is_set():  # noqa: ASYNC110 - it happens in other threads
+            await asyncio.sleep(_LOOK)
+
+    def begin(self) -> None:
+        """Note the time of a first step."""
+        self.began_at = time.perf_counter()
+
+    def answer(self) -> None:
+        """Count a last step."""
+        with self._lock:
+            self._left -= 1
+            if not self._left:
+                self._done.set()
+
+
+#: The workflows are registered once in a process, and so there is one that watches them.
+WATCH: Final = Watch()
+
+
 @asynccontextmanager
-async def opened(place: Place, *, callers: int) -> AsyncIterator[DbosSteps]:
-    """Launch an instance with a connection for each caller; its threads end with it, those of the event loop too."""
+async def opened(place: Place, *, callers: int, listens: bool = False) -> AsyncIterator[DbosSteps]:
+    """Launch an instance with a connection for each caller; its threads end with it, those of the event loop too.
+
+    One that listens executes what is enqueued in ``QUEUE``, which somebody has to register.
+    """
     from dbos import DBOS  # noqa: PLC0415 - only who measures it needs it
 
     steps = _registered()
@@ -62,7 +106,7 @@ async def opened(place: Place, *, callers: int) -> AsyncIterator[DbosSteps]:
             "log_level": "ERROR",
         }
     )
-    DBOS.listen_queues([])
+    DBOS.listen_queues([QUEUE] if listens else [])
     DBOS.launch()
     try:
         yield steps
@@ -112,6 +156,7 @@ def _asynchronous(dbos: Any) -> Callable[[_Order], Awaitable[int]]:
 
 
 def _collect(ordered: _Order) -> str:
+    WATCH.begin()
     return f"order {ordered['order']}"
 
 
@@ -120,4 +165,5 @@ def _check(collected: str) -> str:
 
 
 def _answer(ordered: _Order) -> int:
+    WATCH.answer()
     return sum(line["count"] for line in ordered["lines"])

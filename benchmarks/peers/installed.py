@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final
 
-_NAMES: Final = {"dbos": "DBOS", "langgraph": "LangGraph"}
+_NAMES: Final = {"dbos": "DBOS", "langgraph": "LangGraph", "procrastinate": "Procrastinate"}
 
 
 def check_installed(*packages: str) -> None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from attrs import frozen
 
+from benchmarks.fans import sibling_names
 from benchmarks.peers.dbos_client import url_of
 from benchmarks.place import Place
 from benchmarks.workload import ARTICLES, order
@@ -65,8 +66,8 @@ class LangGraph:
 
 
 @asynccontextmanager
-async def opened(place: Place, *, callers: int) -> AsyncIterator[LangGraph]:
-    """Make the checkpointer's tables, and compile a graph for each caller."""
+async def opened(place: Place, *, callers: int, siblings: int | None = None) -> AsyncIterator[LangGraph]:
+    """Make the checkpointer's tables, and compile a graph for each caller: a chain, or parallel siblings and a last."""
     from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver  # noqa: PLC0415 - only who measures it needs it
 
     async with AsyncExitStack() as stack:
@@ -75,11 +76,11 @@ async def opened(place: Place, *, callers: int) -> AsyncIterator[LangGraph]:
             saver = await stack.enter_async_context(AsyncPostgresSaver.from_conn_string(url_of(place)))
             if idle.empty():
                 await saver.setup()
-            idle.put_nowait(_compiled(saver))
+            idle.put_nowait(_chain(saver) if siblings is None else _fan(saver, siblings))
         yield LangGraph(idle)
 
 
-def _compiled(saver: Any) -> Any:
+def _chain(saver: Any) -> Any:
     from langgraph.graph import END, START, StateGraph  # noqa: PLC0415 - as above
 
     graph: Any = StateGraph(_State)
@@ -88,6 +89,29 @@ def _compiled(saver: Any) -> Any:
     for before, after in zip((START, *_NODES), (*_NODES, END), strict=True):
         graph.add_edge(before, after)
     return graph.compile(checkpointer=saver)
+
+
+def _fan(saver: Any, siblings: int) -> Any:
+    """Let all siblings begin at once; the last node waits for every one of them."""
+    from langgraph.graph import END, START, StateGraph  # noqa: PLC0415 - as above
+
+    names = sibling_names(siblings)
+    members: dict[str, Any] = {"order": dict[str, Any], "articles": int, **dict.fromkeys(names, str)}
+    graph: Any = StateGraph(TypedDict("_FanState", members, total=False))  # type: ignore[operator]  # made of names
+    graph.add_node("last", _answer)
+    for name in names:
+        graph.add_node(f"node_{name}", _sibling(name))
+        graph.add_edge(START, f"node_{name}")
+    graph.add_edge([f"node_{name}" for name in names], "last")
+    graph.add_edge("last", END)
+    return graph.compile(checkpointer=saver)
+
+
+def _sibling(name: str) -> Any:
+    async def node(state: dict[str, Any]) -> dict[str, str]:
+        return {name: f"order {state['order']['order']}"}
+
+    return node
 
 
 async def _collect(state: _State) -> _State:

@@ -34,7 +34,7 @@ def test_the_smallest_benchmark_measures_every_case(tmp_path: Path) -> None:
     assert found["figures"]["submit"]["calls"] == 40
     assert found["figures"]["run of 3 nodes"]["calls"] == 8
     assert found["figures"]["submit_many of 64"]["calls"] == 3 * 64
-    assert found["ratios"]["submit / floor"]["bar"] == 0.25
+    assert found["ratios"]["submit / floor"]["bar"] == 0.5
     assert not [name for name in found["figures"] if "dbos" in name]
     assert found["server"]["fsync"] == "on"
     commits = {name: count["commits"] for name, count in found["counts"].items()}
@@ -45,34 +45,6 @@ def test_the_smallest_benchmark_measures_every_case(tmp_path: Path) -> None:
     }
     # Submit, claim, read of the history, a commit for each node and two more, load; a machine that stalls adds stamps.
     assert 1 + 1 + 1 + (3 + 2) + 1 <= commits["run of 3 nodes, alone"] < 10
-
-
-def test_the_smallest_drive_benchmark_counts_six_transactions_of_a_lone_drive(tmp_path: Path) -> None:
-    sizes = ["--rounds", "1", "--runs", "8", "--alone", "4", "--callers", "2", "--supersteps", "20"]
-    done = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-m", "benchmarks", "drive", *sizes, "--json", tmp_path / "figures.json"],
-        cwd=CHECKOUT,
-        env={**os.environ, "PYTHONSAFEPATH": ""},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    found = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
-    assert done.returncode == (0 if found["is_above_bar"] else 1), done.stderr
-    assert {name: each["calls"] for name, each in found["figures"].items()} == {
-        "run of 3 nodes, until durable": 8,
-        "run of 3 nodes": 8,
-        "run of 3 nodes, alone": 4,
-        "drive of 3 nodes": 8,
-        "superstep, short history": 40,
-        "superstep, long history": 40,
-    }
-    assert list(found["ratios"]) == ["superstep, long history / short history"]
-    # The claim with its history, a commit for each node and two more; a machine that stalls adds stamps.
-    (ceiling,) = found["ceilings"].values()
-    assert ceiling["most"] == 6
-    assert 1 + (3 + 2) <= ceiling["commits"] < 9
 
 
 def test_the_smallest_benchmark_of_workers_measures_every_case(tmp_path: Path) -> None:
