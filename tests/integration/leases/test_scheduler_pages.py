@@ -118,6 +118,22 @@ def test_B7_whoever_comes_back_has_no_right_but_that_of_a_live_lease(in_world: I
     in_world(work, GRAPH, lease=LEASE)
 
 
+def test_R3_a_lease_is_moved_into_the_past_and_nobody_waits_for_its_end(in_world: InWorld) -> None:
+    async def work(world: DriveWorld) -> None:
+        first = await world.claimed(await world.submitted())
+        with pytest.raises(NotYetAvailableError):
+            await world.claimed(first.fence.run_id)
+        await world.expire_leases()
+        (row,) = await world.rows("SELECT lease_expires_at <= clock_timestamp() AS is_over FROM agentruns.runs")
+        assert row.is_over
+        assert (await world.claimed(first.fence.run_id)).fence.epoch.value == 2
+        with pytest.raises(LeaseLostError) as lost:
+            await world.store.renew(first.fence, desired=first.lease.expires_at.plus(LEASE))
+        assert lost.value.reason == "stale_fence"
+
+    in_world(work, GRAPH, lease=timedelta(hours=1) / 12)
+
+
 def test_C1_a_process_that_is_ten_minutes_ahead_takes_nothing_early(
     in_world: InWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

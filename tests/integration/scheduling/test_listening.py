@@ -117,7 +117,7 @@ def test_a_run_is_started_when_it_is_submitted_however_rarely_the_worker_polls(i
     in_world(work, GRAPH, lease=LONG)
 
 
-def test_SCH_12_with_every_notification_dropped_a_poll_finds_the_runs(in_world: InWorld) -> None:
+def test_N1_SCH_12_with_every_notification_dropped_a_poll_finds_the_runs(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         world.store.notifier.is_on = False
         options = {"poll_interval": SOON, "poll_interval_listening": SOON, "drain_timeout": timedelta(0), "slots": 3}

@@ -21,17 +21,17 @@ pytestmark = pytest.mark.timeout(3_600)  # of the nightly profile
 _EXAMPLES = max(6, settings().max_examples // 10)
 
 
-def test_submissions(stored_world: StoredWorld, put_through: PutThrough) -> None:
+def test_R1_submissions(stored_world: StoredWorld, put_through: PutThrough) -> None:
     put_through(run_machine(lambda: StoredSubmissionMachine(stored_world), examples=_EXAMPLES, steps=12))
 
 
-def test_fences(frozen_world: StoredWorld, put_through: PutThrough) -> None:
+def test_R1_fences(frozen_world: StoredWorld, put_through: PutThrough) -> None:
     put_through(run_machine(lambda: StoredFenceMachine(frozen_world), examples=_EXAMPLES, steps=30))
 
 
-def test_replays(stored_world: StoredWorld, put_through: PutThrough) -> None:
+def test_R1_replays(stored_world: StoredWorld, put_through: PutThrough) -> None:
     put_through(run_machine(lambda: StoredReplayMachine(stored_world), examples=_EXAMPLES, steps=8))
 
 
-def test_lifecycles(frozen_world: StoredWorld, put_through: PutThrough) -> None:
+def test_R1_lifecycles(frozen_world: StoredWorld, put_through: PutThrough) -> None:
     put_through(run_machine(lambda: StoredLifecycleMachine(frozen_world), examples=_EXAMPLES, steps=20))
