@@ -68,7 +68,7 @@ def parse_json(data: bytes | str, limits: JsonLimits) -> JsonTree:
     Integral floats become integers, so that equal numbers are equal values.
 
     Raises:
-        InvalidJsonError: the first broken rule, in the order size, encoding, nesting, syntax, names and numbers, the
+        InvalidJsonError: the first broken rule, in the order size, encoding, nesting, syntax and names, numbers and the
             limits of the tree, size of the canonical bytes.
     """
     tree = parse_text(data, limits)

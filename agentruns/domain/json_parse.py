@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
-from typing import NoReturn
 
 from agentruns.domain.json_limits import JsonLimits
-from agentruns.domain.json_walk import INTEGER_MAX, JsonTree, float_fault
+from agentruns.domain.json_walk import INTEGER_MAX, JsonTree
 from agentruns.errors import InvalidJsonError
 
 _NUMBER_LENGTH = 1024
@@ -17,6 +16,8 @@ _BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 def parse_text(data: bytes | str, limits: JsonLimits) -> JsonTree:
     """Decode, scan and parse; what remains to be checked is what a walk over the tree sees.
+
+    So are numbers that are none of ours: they are left in the tree for the walk, which knows their place.
 
     Raises:
         InvalidJsonError: without a cause or context, since a parser's own error carries the document.
@@ -80,17 +81,12 @@ def _members(pairs: list[tuple[str, JsonTree]]) -> dict[str, JsonTree]:
 
 def _integer(literal: str) -> int:
     _refuse_length(literal)
-    number = int(literal)
-    if not -INTEGER_MAX <= number <= INTEGER_MAX:
-        raise InvalidJsonError(reason="integer_out_of_range")
-    return number
+    return int(literal)
 
 
 def _float(literal: str) -> int | float:
     _refuse_length(literal)
     number = float(literal)
-    if reason := float_fault(number):
-        raise InvalidJsonError(reason=reason)
     return int(number) if number.is_integer() and abs(number) <= INTEGER_MAX else number
 
 
@@ -99,10 +95,4 @@ def _refuse_length(literal: str) -> None:
         raise InvalidJsonError(reason="number_too_long", limit=_NUMBER_LENGTH, actual=len(literal))
 
 
-def _constant(_name: str) -> NoReturn:
-    raise InvalidJsonError(reason="non_finite_number")
-
-
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_members, parse_int=_integer, parse_float=_float, parse_constant=_constant
-)
+_DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_int=_integer, parse_float=_float, parse_constant=float)

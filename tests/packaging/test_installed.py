@@ -36,7 +36,7 @@ def test_what_is_imported_is_what_is_installed(checkout: Path, is_checkout: Any)
     assert ("site-packages" in imported.parts) is not is_checkout
 
 
-def test_it_says_that_it_is_typed() -> None:
+def test_Q1_it_says_that_it_is_typed() -> None:
     assert files("agentruns").joinpath("py.typed").is_file()
 
 

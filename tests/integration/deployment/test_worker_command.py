@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
+from datetime import timedelta
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 APP = """
 import asyncio
+import os
 from agentruns import Deployment, Finish, GraphBuilder
 
 deployment = Deployment(issuer="https://shop.example/", subject="back-office")
@@ -32,7 +34,7 @@ other = "no deployment"
 @slow.node(entry=True, terminal=True)
 async def nap(context):
     print("entered", flush=True)
-    await asyncio.sleep(context.state["seconds"])
+    await asyncio.sleep(float(os.environ.get("NAP_SECONDS", context.state["seconds"])))
     return Finish(None)
 """
 
@@ -87,6 +89,13 @@ async def left_of(deployment: Any, url: str, key: AgentSubmissionKey) -> tuple[R
         return snapshot.status, report.attempts_verified, report.results_verified, lease is not None
 
 
+async def over(deployment: Any, url: str, key: AgentSubmissionKey) -> None:
+    """Return once the run has ended."""
+    async with deployment.open(url, tenant="acme") as app:
+        run_id = (await app.runs.load_by_key(app.tenant, key)).provenance.run_id
+        await app.runs.wait(app.tenant, run_id, timeout=timedelta(seconds=60))
+
+
 def entered(worker: subprocess.Popen[str]) -> None:
     assert worker.stdout is not None
     assert worker.stdout.readline() == "entered\n"
@@ -130,7 +139,9 @@ def test_E1_the_second_signal_gives_the_run_back_at_once(app_dir: Path, database
     assert run(left_of(deployment, database_url, key)) == (RunStatus.ACTIVE, 1, 0, False)
 
 
-def test_E1_the_drain_time_ends_a_node_that_goes_on(app_dir: Path, database_url: str, run: Run) -> None:
+def test_E1_E2_the_drain_time_ends_a_node_that_goes_on_and_the_next_worker_begins_it_again(
+    app_dir: Path, database_url: str, run: Run
+) -> None:
     deployment, key = run(submitted(app_dir, database_url, seconds=300))
     arguments = ("--app", "shop_agents:deployment", "--quiet", "--drain", "0.5")
     worker = started(app_dir, *arguments, AGENTRUNS_DATABASE_URL=database_url)
@@ -138,6 +149,13 @@ def test_E1_the_drain_time_ends_a_node_that_goes_on(app_dir: Path, database_url:
     worker.send_signal(signal.SIGTERM)
     assert ended(worker) == (0, "", "")
     assert run(left_of(deployment, database_url, key)) == (RunStatus.ACTIVE, 1, 0, False)
+    # The node fails for good with its first failure, and an interruption is none: there is room for another attempt.
+    worker = started(app_dir, *arguments, AGENTRUNS_DATABASE_URL=database_url, NAP_SECONDS="0")
+    entered(worker)
+    run(over(deployment, database_url, key))
+    worker.send_signal(signal.SIGTERM)
+    assert ended(worker) == (0, "", "")
+    assert run(left_of(deployment, database_url, key)) == (RunStatus.SUCCEEDED, 2, 1, False)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from agentruns.testing.drives import TENANT, DriveWorld, chain, open_world
 InWorld = Callable[..., None]
 
 LEASE = timedelta(seconds=5)
+#: A machine that stands still for a while beside a node that blocks does not use it up.
+PATIENT = timedelta(seconds=7)
 LONG = timedelta(minutes=1)
 
 
@@ -86,6 +88,34 @@ def test_B5_a_node_that_blocks_the_loop_past_its_lease_has_lost_its_run(in_world
         others[0].join()
 
     in_world(work, blocking(until_it_has)[0], lease=LEASE)
+
+
+@pytest.mark.slow
+def test_R4_a_node_that_blocks_the_loop_again_and_again_lives_by_renewals(in_world: InWorld) -> None:
+    worlds = list[DriveWorld]()
+
+    async def ends_at() -> Any:
+        (row,) = await worlds[0].rows("SELECT lease_expires_at AS at FROM agentruns.runs")
+        return row.at
+
+    async def a(_context: Any) -> Finish:
+        began = time.monotonic()
+        while time.monotonic() - began < 1.1 * PATIENT.total_seconds():
+            before = await ends_at()
+            time.sleep(0.35 * PATIENT.total_seconds())  # noqa: ASYNC251  # that is the misbehaviour
+            async with asyncio.timeout(0.5 * PATIENT.total_seconds()):
+                while await ends_at() == before:  # another task renews it
+                    await asyncio.sleep(0.05)
+        return Finish({"by": 1})
+
+    async def work(world: DriveWorld) -> None:
+        worlds.append(world)
+        result = await world.loop.run(await world.claimed(await world.submitted()), world.shutdown)
+        assert result.outcome is AgentLoopOutcome.SUCCEEDED
+        assert result.report.lease_renewals >= 2
+        assert await world.attempts() == [("a", 1, 1)]
+
+    in_world(work, chain(a=a), lease=PATIENT)
 
 
 @pytest.mark.parametrize("is_in_thread", [True, False])

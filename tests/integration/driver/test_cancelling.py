@@ -12,7 +12,8 @@ import pytest
 
 from agentruns.domain.graph.returns import Finish
 from agentruns.domain.outcome import CancelledOutcome
-from agentruns.errors import StaleHeadError
+from agentruns.domain.status import RunStatus
+from agentruns.errors import CancellationConflictError, RunNotRunnableError, StaleHeadError
 from agentruns.runtime.agent_loop import AgentLoopOutcome
 from agentruns.runtime.driver.driver import DurableGraphDriver
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
@@ -176,7 +177,7 @@ def test_a_request_that_stands_before_the_drive_is_confirmed_without_any_start(i
 
 
 @pytest.mark.parametrize("is_requested", [True, False])
-def test_LIF_05_LIF_06_the_first_of_success_and_request_stands(in_world: InWorld, *, is_requested: bool) -> None:
+def test_D1_LIF_05_LIF_06_the_first_of_success_and_request_stands(in_world: InWorld, *, is_requested: bool) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
         held = await world.claimed(run_id)
@@ -195,8 +196,17 @@ def test_LIF_05_LIF_06_the_first_of_success_and_request_stands(in_world: InWorld
                 await lifecycle.commit_barrier(held.fence, driven.outcome, driven.intent)
         kinds = (await world.kinds())[-1]
         assert kinds == (REQUESTED if is_requested else "graph-barrier-succeeded")
+        await world.store.release(held.fence)
         if is_requested:
-            await world.store.release(held.fence)
             assert (await world.driven(run_id)).outcome is AgentLoopOutcome.CANCELLATION_CONFIRMED
+        ended = await world.loaded(run_id)
+        assert ended.status is (RunStatus.CANCELLED if is_requested else RunStatus.SUCCEEDED)
+        # Whatever comes afterwards, it is over.
+        with pytest.raises(CancellationConflictError if is_requested else RunNotRunnableError):
+            await request_cancellation(world, run_id)
+        with pytest.raises(RunNotRunnableError) as late:
+            await world.claimed(run_id)
+        assert (late.value.reason, late.value.status) == ("terminal", ended.status)
+        assert await world.loaded(run_id) == ended
 
     in_world(work, chain(a=lambda _context: Finish({})), lease=LONG)

@@ -49,7 +49,7 @@ async def yielded(world: DriveWorld) -> RunId:
 
 
 @pytest.mark.parametrize("is_reused", [True, False])
-def test_the_next_drive_folds_only_what_came_after(in_world: InWorld, *, is_reused: bool) -> None:
+def test_N4_the_next_drive_folds_only_what_came_after(in_world: InWorld, *, is_reused: bool) -> None:
     async def work(world: DriveWorld) -> None:
         run_id = await yielded(world)
         for drive in (1, 2):

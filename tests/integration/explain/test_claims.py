@@ -26,7 +26,7 @@ NOON = "2040-01-01 12:00:00Z"
 SERVE = f"start a worker that has the graph and serves tenant {TENANT}"
 
 
-def test_OPS_10_a_run_that_nobody_has_claimed(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_run_that_nobody_has_claimed(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id = await asked.world.submitted()
         await asked.after(seconds=59)
@@ -44,7 +44,7 @@ def test_OPS_10_a_run_that_nobody_has_claimed(explaining: Explaining) -> None:
     explaining(work, GRAPH)
 
 
-def test_OPS_10_a_run_that_was_given_back_and_not_claimed_again(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_run_that_was_given_back_and_not_claimed_again(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id = await asked.world.submitted()
         await asked.world.store.release((await asked.world.claimed(run_id)).fence)
@@ -58,7 +58,7 @@ def test_OPS_10_a_run_that_was_given_back_and_not_claimed_again(explaining: Expl
     explaining(work, GRAPH)
 
 
-def test_OPS_10_a_lease_that_lives_with_a_node_in_flight(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_lease_that_lives_with_a_node_in_flight(explaining: Explaining) -> None:
     entered, may_go_on = asyncio.Event(), asyncio.Event()
 
     async def a(_context: Any) -> Finish:
@@ -87,7 +87,7 @@ def test_OPS_10_a_lease_that_lives_with_a_node_in_flight(explaining: Explaining)
     explaining(work, chain(a=a))
 
 
-def test_OPS_10_a_lease_that_has_expired(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_lease_that_has_expired(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id = await asked.world.submitted()
         await asked.world.claimed(run_id)
@@ -102,7 +102,7 @@ def test_OPS_10_a_lease_that_has_expired(explaining: Explaining) -> None:
     explaining(work, GRAPH)
 
 
-def test_OPS_10_a_run_whose_epochs_are_used_up(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_run_whose_epochs_are_used_up(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id = await asked.world.submitted()
         last = 2**63 - 1
@@ -122,7 +122,7 @@ def test_OPS_10_a_run_whose_epochs_are_used_up(explaining: Explaining) -> None:
     explaining(work, GRAPH)
 
 
-def test_OPS_10_a_run_that_was_given_back_for_a_while(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_run_that_was_given_back_for_a_while(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id = await asked.world.submitted()
         fence = (await asked.world.claimed(run_id)).fence
@@ -136,7 +136,7 @@ def test_OPS_10_a_run_that_was_given_back_for_a_while(explaining: Explaining) ->
     explaining(work, GRAPH)
 
 
-def test_OPS_10_a_tenant_at_its_limit(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_tenant_at_its_limit(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         await asked.world.store.set_tenant_limit(TENANT, 1)
         run_id, other = await asked.world.submitted(), await asked.world.submitted()
@@ -155,7 +155,7 @@ def test_OPS_10_a_tenant_at_its_limit(explaining: Explaining) -> None:
     explaining(work, GRAPH)
 
 
-def test_OPS_10_a_graph_that_nobody_here_has(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_graph_that_nobody_here_has(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id = await asked.world.submitted()
         without = DurableAgentRuns(asked.world.store, executables_of(chain(b=lambda _context: Finish({}))))
@@ -179,7 +179,7 @@ def test_OPS_10_a_graph_that_nobody_here_has(explaining: Explaining) -> None:
     explaining(work, GRAPH)
 
 
-def test_OPS_10_a_tenant_that_no_policy_lists(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_tenant_that_no_policy_lists(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id = await asked.world.submitted()
         # The tenant's name begins this one, which lists it not.

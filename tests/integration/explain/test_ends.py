@@ -26,7 +26,7 @@ GRAPH = chain(a=lambda _context: Finish({}))
 NOON = "2040-01-01 12:00:00Z"
 
 
-def test_OPS_10_an_end_that_was_asked_for(explaining: Explaining) -> None:
+def test_M2_OPS_10_an_end_that_was_asked_for(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id, event_id = await asked.world.submitted(), EventId.generate()
         await asked.world.runs.request_cancellation(
@@ -49,7 +49,7 @@ def test_OPS_10_an_end_that_was_asked_for(explaining: Explaining) -> None:
     explaining(work, GRAPH)
 
 
-def test_OPS_10_a_quarantine(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_quarantine(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         deadline = Timestamp.from_datetime(await asked.clock.now()).plus(timedelta(seconds=9))
         isolated = await isolate(asked.world, await asked.world.submitted(limits=BudgetLimits(deadline=deadline)))
@@ -70,7 +70,7 @@ def test_OPS_10_a_quarantine(explaining: Explaining) -> None:
     explaining(work, GRAPH)
 
 
-def test_OPS_10_a_run_without_a_checkpoint(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_run_without_a_checkpoint(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id = await asked.world.submitted()
         # No call of this package makes such a row.

@@ -42,7 +42,7 @@ async def driven_without_end(asked: Any, run_id: RunId) -> None:
         await loop.run(await asked.world.claimed(run_id), asked.world.shutdown)
 
 
-def test_OPS_10_a_node_that_is_tried_again_later(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_node_that_is_tried_again_later(explaining: Explaining) -> None:
     def a(_context: Any) -> Any:
         raise NodeFailedError.retry_after(timedelta(minutes=10), "secret-message", code="model.rate_limited")
 
@@ -88,7 +88,7 @@ def test_a_node_that_runs_in_several_supersteps_is_told_of_by_the_current_one(ex
     explaining(work, graph.build())
 
 
-def test_OPS_10_a_node_that_failed_for_good(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_node_that_failed_for_good(explaining: Explaining) -> None:
     def a(_context: Any) -> Any:
         raise NodeFailedError(failure=samples.failure(code="shop.card.refused"))
 
@@ -109,7 +109,7 @@ def test_OPS_10_a_node_that_failed_for_good(explaining: Explaining) -> None:
     explaining(work, chain(a=a))
 
 
-def test_OPS_10_a_node_whose_attempts_are_used_up(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_node_whose_attempts_are_used_up(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         run_id, committer = await asked.world.submitted(), RunCommitter(asked.world.store)
         for _ in range(64):
@@ -128,7 +128,7 @@ def test_OPS_10_a_node_whose_attempts_are_used_up(explaining: Explaining) -> Non
     explaining(work, GRAPH)
 
 
-def test_OPS_10_results_that_the_graph_cannot_join(explaining: Explaining) -> None:
+def test_M2_OPS_10_results_that_the_graph_cannot_join(explaining: Explaining) -> None:
     graph = fan(
         first={"a": lambda _context: {"x": 1}, "b": lambda _context: {"x": 2}}, last=lambda _context: Finish({})
     )
@@ -172,7 +172,7 @@ def test_results_that_can_be_joined_or_are_not_complete_block_nothing(explaining
     explaining(work, graph)
 
 
-def test_OPS_10_a_graph_that_permits_no_further_step(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_graph_that_permits_no_further_step(explaining: Explaining) -> None:
     graph = builder(maximum_supersteps=1)
     graph.node(name="a", entry=True, then="b")(lambda _context: {})
     graph.node(name="b", terminal=True)(lambda _context: Finish({}))

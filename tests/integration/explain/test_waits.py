@@ -46,7 +46,7 @@ def approval(expires_in: timedelta | None = None) -> Callable[[], Any]:
     return lambda: NodeWait.interrupt("approval", request=request, expires_in=expires_in)
 
 
-def test_OPS_10_a_deadline_that_nobody_has_acted_on(explaining: Explaining) -> None:
+def test_M2_OPS_10_a_deadline_that_nobody_has_acted_on(explaining: Explaining) -> None:
     async def work(asked: Any) -> None:
         deadline = Timestamp.from_datetime(await asked.clock.now()).plus(timedelta(hours=1))
         run_id = await asked.world.submitted(limits=BudgetLimits(deadline=deadline))
@@ -67,7 +67,7 @@ def test_OPS_10_a_deadline_that_nobody_has_acted_on(explaining: Explaining) -> N
     explaining(work, GRAPH)
 
 
-def test_OPS_10_waits_that_nobody_is_late_with(explaining: Explaining) -> None:
+def test_M2_OPS_10_waits_that_nobody_is_late_with(explaining: Explaining) -> None:
     graph = waiting(
         approval(),
         approval(expires_in=timedelta(hours=2)),
@@ -100,7 +100,7 @@ def test_OPS_10_waits_that_nobody_is_late_with(explaining: Explaining) -> None:
     explaining(work, graph)
 
 
-def test_OPS_10_waits_that_time_has_settled_and_nobody_has(explaining: Explaining) -> None:
+def test_M2_OPS_10_waits_that_time_has_settled_and_nobody_has(explaining: Explaining) -> None:
     graph = waiting(
         approval(expires_in=timedelta(hours=2)),
         lambda: NodeWait.timer(due_in=timedelta(hours=1)),

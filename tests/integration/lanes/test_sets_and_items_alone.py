@@ -271,7 +271,7 @@ def _word(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_DB_10_LEA_23_LIF_20_a_set_leaves_what_its_items_leave_one_by_one(
+def test_N6_DB_10_LEA_23_LIF_20_a_set_leaves_what_its_items_leave_one_by_one(
     in_world: InWorld, clock: MovableClock, name: str
 ) -> None:
     async def work(world: DriveWorld) -> None:

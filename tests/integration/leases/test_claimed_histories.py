@@ -41,7 +41,7 @@ def sent(world: DriveWorld) -> list[str]:
     return statements
 
 
-def test_a_claimed_run_is_driven_without_reading_it_again(in_world: InWorld) -> None:
+def test_N4_a_claimed_run_is_driven_without_reading_it_again(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         for _ in range(3):
             await world.submitted()

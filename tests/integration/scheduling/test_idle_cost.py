@@ -20,7 +20,7 @@ ANY = {"type": "object"}
 SECONDS = 4.0
 
 
-def test_an_idle_worker_sends_at_most_two_statements_a_second_for_any_number_of_tenants(
+def test_N3_an_idle_worker_sends_at_most_two_statements_a_second_for_any_number_of_tenants(
     database_url: str, run: Run
 ) -> None:
     deployment = Deployment(issuer="https://example.com/", subject="idle")

@@ -117,7 +117,7 @@ def test_a_run_is_started_when_it_is_submitted_however_rarely_the_worker_polls(i
     in_world(work, GRAPH, lease=LONG)
 
 
-def test_SCH_12_with_every_notification_dropped_a_poll_finds_the_runs(in_world: InWorld) -> None:
+def test_N1_SCH_12_with_every_notification_dropped_a_poll_finds_the_runs(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         world.store.notifier.is_on = False
         options = {"poll_interval": SOON, "poll_interval_listening": SOON, "drain_timeout": timedelta(0), "slots": 3}
@@ -253,7 +253,7 @@ def test_a_connection_that_falls_silent_is_given_up(
     in_world(work, GRAPH, lease=LONG)
 
 
-def test_what_is_submitted_between_a_loss_and_the_next_listening_is_found_by_the_poll_that_follows_it(
+def test_H4_what_is_submitted_between_a_loss_and_the_next_listening_is_found_by_the_poll_that_follows_it(
     database_url: str, in_world: InWorld
 ) -> None:
     async def work(world: DriveWorld) -> None:
@@ -274,7 +274,7 @@ def test_what_is_submitted_between_a_loss_and_the_next_listening_is_found_by_the
     in_world(work, GRAPH, lease=LONG)
 
 
-def test_while_nothing_is_heard_the_short_interval_applies(database_url: str, in_world: InWorld) -> None:
+def test_H4_while_nothing_is_heard_the_short_interval_applies(database_url: str, in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         options = {"poll_interval": timedelta(milliseconds=50), "poll_interval_listening": NEVER}
         async with WireProxy.before(database_url) as proxy, working(world, listen_url=proxy.url, **options) as worker:
@@ -346,7 +346,7 @@ def test_an_address_where_nobody_answers_degrades_the_worker_and_nothing_else(
     assert "secret" not in caplog.text
 
 
-def test_a_worker_that_does_not_listen_has_no_connection_for_it(in_world: InWorld) -> None:
+def test_I4_a_worker_that_does_not_listen_has_no_connection_for_it(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         async with working(world, listens=False, poll_interval=SOON) as worker:
             await world.submitted()

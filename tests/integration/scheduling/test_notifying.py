@@ -68,7 +68,9 @@ def test_SCH_13_a_submission_is_told_of_by_its_tenant_and_a_retry_is_not(databas
     run(work())
 
 
-def test_SCH_13_nothing_is_told_inside_the_callers_transaction_nor_after_its_end(database_url: str, run: Run) -> None:
+def test_N1_SCH_13_nothing_is_told_inside_the_callers_transaction_nor_after_its_end(
+    database_url: str, run: Run
+) -> None:
     async def work() -> None:
         engine = create_async_engine(database_url, poolclass=NullPool)
         async with listening(database_url) as (app, ear):
@@ -100,7 +102,7 @@ def test_SCH_13_a_statement_that_the_server_undid_is_not_told_of(database_url: s
     run(work())
 
 
-def test_SCH_13_many_submissions_are_told_of_in_a_few_notifications_50_ms_apart(database_url: str, run: Run) -> None:
+def test_N1_SCH_13_many_submissions_are_told_of_in_a_few_notifications_50_ms_apart(database_url: str, run: Run) -> None:
     async def work() -> None:
         async with listening(database_url, "a", "b") as (app, ear):
             began = time.monotonic()

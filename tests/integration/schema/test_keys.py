@@ -79,7 +79,7 @@ def test_foreign_keys_are_the_specified_ones_and_plain(database_url: str, within
     assert {(key.actions, key.condeferrable) for key in found} == {("aas", False)}
 
 
-def test_DB_05_no_index_of_runs_knows_what_every_superstep_changes(database_url: str, within: Within) -> None:
+def test_L4_DB_05_no_index_of_runs_knows_what_every_superstep_changes(database_url: str, within: Within) -> None:
     indexes = within(database_url, lambda connection: read_catalogue(connection, schema="agentruns"))["index"]
     of_runs = {name: text for name, text in indexes.items() if name.startswith("runs.")}
     assert set(of_runs) == {

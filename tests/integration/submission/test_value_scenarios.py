@@ -22,6 +22,7 @@ from agentruns.domain.submission_key import AgentSubmissionKey
 from agentruns.domain.timestamps import Timestamp
 from agentruns.domain.wire import encode, from_json, to_json
 from agentruns.errors import AgentSubmissionConflictError, InvalidJsonError, InvalidOptionError, InvalidValueError
+from agentruns.runtime.replay import RunReader
 from agentruns.runtime.runs import DurableAgentRuns
 from agentruns.runtime.store import AgentRunStore
 
@@ -260,6 +261,27 @@ def test_K11_what_is_changed_after_the_request_was_made_changes_nothing(kit: Any
             assert (await runs.submit(key, same)).outcome is IDEMPOTENT
         (stored,) = await execute(owner, "SELECT state FROM agentruns.run_checkpoints")
         assert stored.state == b'{"list":[2,{"deep":"b"}]}'
+
+    run(work())
+
+
+def test_G6_nothing_is_added_to_a_state_after_its_admission(kit: Any, owner: str, run: Run) -> None:
+    """Its items have no ids, and get none; another process reads the same bytes."""
+    given = {"items": [{"name": "a"}, {"name": "b"}, {}]}
+
+    async def work() -> None:
+        key, request = fresh(), kit.request(state=given)
+        async with kit.runs() as runs:
+            admitted = await runs.submit(key, request)
+        found = []
+        for executables in (kit.executables, kit.executables_of()):
+            async with kit.runs(publish=False, executables=executables) as runs:
+                assert await runs.load_by_key(request.tenant_id, key) == admitted.snapshot
+                replayed = await RunReader(runs._store, executables).read(request.tenant_id, request.run_id)
+                found.append(replayed.state)
+        assert found[0] == found[1]
+        (stored,) = await execute(owner, "SELECT state, digest FROM agentruns.run_checkpoints")
+        assert stored.state == b'{"items":[{"name":"a"},{"name":"b"},{}]}'
 
     run(work())
 

@@ -167,7 +167,7 @@ def plain(value: Any) -> Any:
 def graph_of_stories() -> GraphBundle:
     graph = builder()
     graph.node(name="a", entry=True, then="b", wait_to="b")(lambda _context: {"a": 1})
-    graph.node(name="b", terminal=True)(lambda context: Finish({"b": context.state["a"] + 1}))
+    graph.node(name="b", terminal=True)(lambda context: Finish({"b": context.state.get("a", 0) + 1}))
     return graph.build()
 
 

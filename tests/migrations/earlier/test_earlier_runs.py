@@ -19,7 +19,7 @@ from agentruns import migrations
 from agentruns.domain.status import RunStatus
 from agentruns.domain.submission import MutationOutcome, keyless_digest
 from agentruns.domain.submission_key import AgentSubmissionKey
-from agentruns.errors import AgentSubmissionNotFoundError
+from agentruns.errors import AgentSubmissionNotFoundError, RefusedError
 from agentruns.runtime.agent_loop import AgentLoopOutcome, DurableAgentLoop
 from agentruns.runtime.runs import DurableAgentRuns
 from agentruns.runtime.store import AgentRunStore
@@ -100,7 +100,7 @@ def test_OPS_02_OPS_03_no_row_changes_and_each_admission_gets_its_keyless_row(
     )
 
 
-def test_OPS_03_earlier_runs_load_and_may_be_given_a_key(
+def test_F2_OPS_03_earlier_runs_load_and_may_be_given_a_key(
     earlier_url: str, earlier: Any, within: Within, run: Run
 ) -> None:
     async def work() -> None:
@@ -122,6 +122,37 @@ def test_OPS_03_earlier_runs_load_and_may_be_given_a_key(
 
     within(earlier_url, migrations.upgrade)
     run(work())
+
+
+def test_F2_an_earlier_run_in_each_status_is_resumed_or_refused(
+    earlier_url: str, earlier: Any, within: Within, run: Run
+) -> None:
+    firsts = {each.name: each.request.run_id for each in reversed(earlier.runs)}
+    found: dict[str, str] = {}
+
+    async def work() -> None:
+        worker = await worker_of(earlier_url, earlier)
+        for name, run_id in firsts.items():
+            try:
+                found[name] = (await worker.driven(run_id)).outcome.value
+            except RefusedError as refused:
+                found[name] = f"{type(refused).__name__} {refused.reason}"
+        await worker.store.close()
+
+    within(earlier_url, migrations.upgrade)
+    run(work())
+    assert found == {
+        "fresh": "succeeded",
+        "between": "succeeded",
+        "quarantined": "RunQuarantinedError quarantined",
+        "waiting": "RunNotRunnableError waiting",
+        "waiting_for_one": "RunNotRunnableError waiting",
+        "cancelling": "cancellation_confirmed",
+        "cancelling_from_wait": "cancellation_confirmed",
+        "cancelled": "RunNotRunnableError terminal",
+        "succeeded": "RunNotRunnableError terminal",
+        "failed": "RunNotRunnableError terminal",
+    }
 
 
 def test_OPS_03_locks_are_no_stronger_than_share_row_exclusive(earlier_url: str, within: Within) -> None:

@@ -18,17 +18,17 @@ PutThrough = Callable[..., None]
 _EXAMPLES = 200 if settings.get_current_profile_name() == "nightly" else max(6, settings().max_examples // 10)
 
 
-def test_submissions(stored_world: StoredWorld, put_through: PutThrough) -> None:
+def test_R1_submissions(stored_world: StoredWorld, put_through: PutThrough) -> None:
     put_through(lambda: StoredSubmissionMachine(stored_world), examples=_EXAMPLES, steps=12)
 
 
-def test_fences(frozen_world: StoredWorld, put_through: PutThrough) -> None:
+def test_R1_fences(frozen_world: StoredWorld, put_through: PutThrough) -> None:
     put_through(lambda: StoredFenceMachine(frozen_world), examples=_EXAMPLES, steps=30)
 
 
-def test_replays(stored_world: StoredWorld, put_through: PutThrough) -> None:
+def test_R1_replays(stored_world: StoredWorld, put_through: PutThrough) -> None:
     put_through(lambda: StoredReplayMachine(stored_world), examples=_EXAMPLES, steps=8)
 
 
-def test_lifecycles(frozen_world: StoredWorld, put_through: PutThrough) -> None:
+def test_R1_lifecycles(frozen_world: StoredWorld, put_through: PutThrough) -> None:
     put_through(lambda: StoredLifecycleMachine(frozen_world), examples=_EXAMPLES, steps=20)

@@ -325,7 +325,7 @@ def two(context: Any, other: Any) -> None: ...
         ),
     ],
 )
-def test_the_node_is_named(function: Callable[..., Any], options: dict[str, Any], reason: str, finding: str) -> None:
+def test_Q2_the_node_is_named(function: Callable[..., Any], options: dict[str, Any], reason: str, finding: str) -> None:
     graph = builder()
     graph.node(name="good", entry=True, then="bad")(nothing)
     graph.node(**{"name": "bad", "terminal": True, **options})(function)

@@ -168,7 +168,7 @@ BAD: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_may_not(name: str) -> None:
+def test_Q2_what_may_not(name: str) -> None:
     function, reason = BAD[name]
     assert flaw_of(function) == reason
 

@@ -87,7 +87,7 @@ def within(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_DRV_19_one_item_goes_at_once_and_what_gathers_meanwhile_shares_the_next_set() -> None:
+def test_N6_DRV_19_one_item_goes_at_once_and_what_gathers_meanwhile_shares_the_next_set() -> None:
     async def work() -> None:
         server = Server()
         tasks = await asked(lane_of(server), *(parcel(each) for each in "abcde"))

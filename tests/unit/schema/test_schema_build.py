@@ -143,7 +143,7 @@ def test_what_only_looks_like_a_keyword_is_ignored(keywords: dict[str, Any]) -> 
         ],
     ],
 )
-def test_cyclic_reference(documents: list[dict[str, Any]]) -> None:
+def test_K8_cyclic_reference(documents: list[dict[str, Any]]) -> None:
     assert refusal(*documents).reason == "cyclic_reference"
 
 
@@ -167,7 +167,7 @@ def test_a_document_that_only_leads_to_a_cycle_is_not_named() -> None:
         {"propertyNames": {"$ref": "#"}},
     ],
 )
-def test_recursion_that_consumes_the_instance_is_legal(keywords: dict[str, Any]) -> None:
+def test_K8_recursion_that_consumes_the_instance_is_legal(keywords: dict[str, Any]) -> None:
     builder = JsonSchemaRegistryBuilder()
     builder.add(document(**keywords), "1.0.0")
     builder.build()

@@ -37,7 +37,7 @@ def sealed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("sealed")
-def test_building_and_validating_open_nothing() -> None:
+def test_K8_building_and_validating_open_nothing() -> None:
     builder = JsonSchemaRegistryBuilder()
     tree: dict[str, Any] = {
         "$schema": DIALECT,
@@ -90,7 +90,7 @@ def listener() -> Iterator[tuple[int, list[bytes]]]:
             thread.join()
 
 
-def test_a_listening_server_gets_no_request_and_the_build_is_refused() -> None:
+def test_K8_a_listening_server_gets_no_request_and_the_build_is_refused() -> None:
     with listener() as (port, received):
         builder = JsonSchemaRegistryBuilder()
         target = f"http://127.0.0.1:{port}/schema.json"

@@ -18,7 +18,7 @@ REFERENCE = rfc8785.dumps
 PACKAGE = Path(agentruns.__file__).parent
 
 
-def test_nothing_else_sorts_members() -> None:
+def test_K6_nothing_else_sorts_members() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
@@ -28,7 +28,7 @@ def test_nothing_else_sorts_members() -> None:
     assert found == {"domain/json_plain.py"}
 
 
-def test_nothing_else_calls_the_reference() -> None:
+def test_K6_nothing_else_calls_the_reference() -> None:
     found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "rfc8785" in path.read_text()}
     assert found == {"domain/canonical.py"}
 
