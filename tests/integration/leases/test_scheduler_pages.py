@@ -182,7 +182,7 @@ def test_C1_a_process_that_is_ten_minutes_ahead_takes_nothing_early(
 def test_C3_a_worker_whose_clock_is_behind_leaves_no_trace_of_it(
     in_world: InWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shift(monkeypatch, timedelta(seconds=-2))
+    shift(monkeypatch, timedelta(hours=-1))
 
     async def work(world: DriveWorld) -> None:
         async def now() -> Any:
@@ -198,7 +198,10 @@ def test_C3_a_worker_whose_clock_is_behind_leaves_no_trace_of_it(
         assert [each.sequence for each in events] == list(range(1, len(events) + 1))
         assert recorded == sorted(recorded)
         admission, *others = recorded
-        assert instants[0] <= admission <= instants[1] <= others[0] <= others[-1] <= instants[2]
+        assert admission <= instants[1]
+        assert others[-1] <= instants[2]
+        # A stamp may be as old as a statement that was held up, and never as old as this process's clock.
+        assert admission > instants[0] - timedelta(minutes=1)
         assert await world.attempts() == [("a", 1, 1)]
 
     in_world(work, GRAPH, lease=LEASE)
