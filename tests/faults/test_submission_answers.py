@@ -144,7 +144,7 @@ def test_H5_an_attach_whose_answer_is_lost_is_idempotent(behind_a_wire: Behind) 
             runs = DurableAgentRuns(store, world.executables)
             keyless, key = request(), fresh()
             await runs.admit(keyless)
-            proxy.lose_answer(keyless_digest(TENANT, keyless.run_id).raw)
+            proxy.lose_answer(keyless_digest(TENANT, keyless.run_id).hex.encode())
             attached = await runs.submit(key, keyless)
             assert proxy.lost == 1
             assert (attached.outcome, attached.snapshot.provenance.run_id) == (IDEMPOTENT, keyless.run_id)
@@ -160,7 +160,7 @@ def test_H5_a_read_whose_answer_is_lost_is_read_again(behind_a_wire: Behind, by:
         key, asked = fresh(), request()
         admitted = await world.runs.submit(key, asked)
         run_id = asked.run_id
-        needle = key_digest(TENANT, key).raw if by == "key" else run_id.text.encode()
+        needle = key_digest(TENANT, key).hex.encode() if by == "key" else run_id.text.encode()
         for _ in range(2):
             proxy.lose_answer(needle)
             proxy.lose_answer(needle)
