@@ -7,7 +7,7 @@ from typing import Final
 import click
 from attrs import frozen
 
-from benchmarks.floor import COLUMNS
+from benchmarks.floor import columns_of
 from benchmarks.place import Connection
 
 #: The tables that a run of three nodes writes, and none other.
@@ -64,7 +64,7 @@ async def clone(connection: Connection, runs: int) -> None:
 
 
 async def _statement(connection: Connection, table: str) -> str:
-    types = {row["attname"]: row["type"] for row in await connection.fetch(COLUMNS, f"agentruns.{table}")}
+    types = await columns_of(connection, table)
     values = ", ".join(_value(name, kind) for name, kind in types.items())
     return f"""
     INSERT INTO agentruns.{table} ({", ".join(types)})

@@ -15,7 +15,7 @@ from benchmarks.place import FLOOR, OURS, Connection, Place
 TABLES: Final = ("runs", "agent_submission_keys", "run_events", "run_checkpoints", "agent_admissions")
 
 _RUN: Final = "tenant_id = $1 AND run_id = $2"
-COLUMNS: Final = """
+_COLUMNS: Final = """
 SELECT attname, format_type(atttypid, atttypmod) AS type FROM pg_attribute
 WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
@@ -73,15 +73,30 @@ class Floor:
 
 
 @asynccontextmanager
-async def opened(place: Place, *, connections: int) -> AsyncIterator[Floor]:
-    """Open connections, and read from the tables what the statements have to name."""
+async def connected(place: Place, *, connections: int) -> AsyncIterator[asyncio.LifoQueue[Connection]]:
+    """Open connections to the floor's database."""
     async with AsyncExitStack() as stack:
         idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
         for _ in range(connections):
             connection = await place.connect(FLOOR)
             stack.push_async_callback(connection.close)
             idle.put_nowait(connection)
-        types = [[row["type"] for row in await connection.fetch(COLUMNS, f"agentruns.{table}")] for table in TABLES]
+        yield idle
+
+
+async def columns_of(connection: Connection, table: str) -> dict[str, str]:
+    """Read the columns of a table and their types, in their order."""
+    found = await connection.fetch(_COLUMNS, f"agentruns.{table}")
+    return {row["attname"]: row["type"] for row in found}
+
+
+@asynccontextmanager
+async def opened(place: Place, *, connections: int) -> AsyncIterator[Floor]:
+    """Open connections, and read from the tables what the statements have to name."""
+    async with connected(place, connections=connections) as idle:
+        connection = await idle.get()
+        types = [[*(await columns_of(connection, table)).values()] for table in TABLES]
+        idle.put_nowait(connection)
         yield Floor(idle=idle, single=_inserts(types, _values), many=_inserts(types, _arrays))
 
 

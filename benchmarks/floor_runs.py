@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias, cast
 
 from asyncpg import Record
@@ -13,7 +13,7 @@ from sqlalchemy import Table
 
 from agentruns.orm.base import changeable_columns
 from agentruns.orm.runs import RunRow
-from benchmarks.floor import COLUMNS, Floor, read_admissions
+from benchmarks.floor import Floor, columns_of, connected, read_admissions
 from benchmarks.place import FLOOR, OURS, Connection, Place
 
 #: The head of the journal after each commit that durability asks for, in a run of three nodes: the start of the first
@@ -78,14 +78,10 @@ class FloorRuns:
 @asynccontextmanager
 async def opened(place: Place, *, connections: int) -> AsyncIterator[FloorRuns]:
     """Open connections, and read from the tables what the statements have to name."""
-    async with AsyncExitStack() as stack:
-        idle: asyncio.LifoQueue[Connection] = asyncio.LifoQueue()
-        for _ in range(connections):
-            connection = await place.connect(FLOOR)
-            stack.push_async_callback(connection.close)
-            idle.put_nowait(connection)
-        found = {table: await connection.fetch(COLUMNS, f"agentruns.{table}") for table in ("runs", *_TABLES)}
-        types = {table: {row["attname"]: row["type"] for row in rows} for table, rows in found.items()}
+    async with connected(place, connections=connections) as idle:
+        connection = await idle.get()
+        types = {table: await columns_of(connection, table) for table in ("runs", *_TABLES)}
+        idle.put_nowait(connection)
         yield FloorRuns(idle=idle, types=types)
 
 

@@ -66,6 +66,9 @@ _Values: TypeAlias = Sequence[Any]
 
 #: Types whose values need no quotes in the text of an array.
 _PLAIN: Final = (Integer, Boolean, Uuid, DateTime)
+#: What stands escaped between the quotes of an element.
+_ESCAPED: Final = re.compile(r'(["\\])')
+_ESCAPE: Final = r"\\\1"
 
 
 def _plain(values: _Values) -> str:
@@ -77,18 +80,12 @@ def _hexadecimal(values: _Values) -> str:
 
 
 def _quoted(values: _Values) -> str:
-    """Quote texts all at once, unless one of them is missing or has to be escaped."""
-    if not values:
-        return "{}"
+    """Quote texts all at once, unless there is none, or one of them is missing or has to be escaped."""
     if None not in values:
         joined = '","'.join(values)
         if joined.count('"') == 2 * len(values) - 2 and "\\" not in joined:
             return '{"' + joined + '"}'
     return "{" + ",".join(["NULL" if value is None else f'"{_ESCAPED.sub(_ESCAPE, value)}"' for value in values]) + "}"
-
-
-_ESCAPED: Final = re.compile(r'(["\\])')
-_ESCAPE: Final = r"\\\1"
 
 
 def _writer(name: str, type_: TypeEngine[Any]) -> Callable[[_Values], str] | None:

@@ -11,6 +11,7 @@ import pytest
 from agentruns.domain.graph.returns import Finish
 from agentruns.errors import CorruptDataError, RunQuarantinedError
 from agentruns.runtime.agent_loop import AgentLoopOutcome
+from agentruns.runtime.held_lease import HeldLease
 from agentruns.testing.drives import DriveWorld, chain
 from agentruns.testing.hand_driven import HandDriven
 
@@ -33,14 +34,20 @@ def counting() -> tuple[list[str], Any]:
     return calls, chain(a=a, b=b)
 
 
+async def left_result(world: DriveWorld) -> HeldLease:
+    """Begin a run whose first node has its result, and no barrier yet."""
+    held = await world.claimed(await world.submitted())
+    hand = await HandDriven.of(world, held.fence)
+    await hand.commit(hand.start())
+    await hand.commit(hand.complete())
+    return held
+
+
 def test_G4_a_result_without_its_barrier_is_used_once_by_the_next_fence(in_world: InWorld) -> None:
     calls, graph = counting()
 
     async def work(world: DriveWorld) -> None:
-        held = await world.claimed(await world.submitted())
-        hand = await HandDriven.of(world, held.fence)
-        await hand.commit(hand.start())
-        await hand.commit(hand.complete())
+        held = await left_result(world)
         assert "graph-barrier-continued" not in await world.kinds()
         await world.expire_leases()
         assert (await world.driven(held.fence.run_id)).outcome is AgentLoopOutcome.SUCCEEDED
@@ -62,10 +69,7 @@ def test_G4_a_result_of_a_node_that_is_not_ready_is_a_contradiction(in_world: In
     calls, graph = counting()
 
     async def work(world: DriveWorld) -> None:
-        held = await world.claimed(await world.submitted())
-        hand = await HandDriven.of(world, held.fence)
-        await hand.commit(hand.start())
-        await hand.commit(hand.complete())
+        held = await left_result(world)
         await world.rows(
             'INSERT INTO agentruns.node_results SELECT (jsonb_populate_record(r, \'{"node_id": "b"}\')).*'
             " FROM agentruns.node_results AS r"
