@@ -698,6 +698,7 @@ class UnitOfWorkError(AgentRunsError):
     sentences: ClassVar[dict[str, str]] = {
         "read_only": "the transaction is read-only: pass a session that may write",
         "autocommit": "the connection is in autocommit: pass one that is in a transaction, or none",
+        "no_transaction": "there is no transaction, or it has ended: begin one, and keep it until the block is left",
         "not_entered": "the unit of work was not entered: use it in a `with` block",
         "closed": "the unit of work is closed: open a new one",
         "wrong_event_loop": "the engine belongs to another event loop: make one store per loop",

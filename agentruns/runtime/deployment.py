@@ -135,12 +135,23 @@ class Deployment:
         """
         graphs = self.build()
         async with AgentRunStore(url, options) as store:
-            named = _given(tenant)
-            opened = OpenDeployment(store, graphs, tenants=named)
-            lacking = await _lacking(store, graphs.definitions) if named is None else product(named, graphs.definitions)
-            for tenant_id, graph in lacking:
-                await opened.runs.publish(tenant_id, graph)
-            yield opened
+            yield await opened_on(store, graphs, tenant)
+
+
+async def opened_on(
+    store: AgentRunStore,
+    graphs: DeploymentGraphs,
+    tenant: TenantId | str | Sequence[TenantId | str] | None,
+    *,
+    made: type[OpenDeployment] = OpenDeployment,
+) -> OpenDeployment:
+    """Publish graphs on a store that is open, and give what works there; as :meth:`Deployment.open`."""
+    named = _given(tenant)
+    opened = made(store, graphs, tenants=named)
+    lacking = await _lacking(store, graphs.definitions) if named is None else product(named, graphs.definitions)
+    for tenant_id, graph in lacking:
+        await opened.runs.publish(tenant_id, graph)
+    return opened
 
 
 def _given(tenant: TenantId | str | Sequence[TenantId | str] | None) -> tuple[TenantId, ...] | None:
