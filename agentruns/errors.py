@@ -371,13 +371,18 @@ class BudgetExceededError(RefusedError):
 
 @frozen(kw_only=True, slots=False, eq=False)
 class RunQuarantinedError(RefusedError):
-    """The run is isolated because its evidence contradicts itself, or an operator said so."""
+    """The run is isolated because its evidence contradicts itself, or an operator said so.
+
+    Attributes:
+        component: what does not verify, as the record of the quarantine has it; known to who has just found it.
+    """
 
     what = "the run is quarantined"
     advice = "an operator decides"
 
     reason: str = "quarantined"
     quarantine_id: object | None = None
+    component: str | None = None
 
 
 @frozen(kw_only=True, slots=False, eq=False)
@@ -609,6 +614,7 @@ class CorruptDataError(AgentRunsError):
         component: the rule or the ``table.column`` that does not verify.
         reason: what of the rule, where it says more than one thing.
         node_ids: the nodes that it is about.
+        superstep: the step whose barrier it is about.
     """
 
     what = "stored evidence does not verify"
@@ -619,6 +625,7 @@ class CorruptDataError(AgentRunsError):
     component: str
     reason: str = ""
     node_ids: tuple[object, ...] = ()
+    superstep: int | None = None
 
 
 @frozen(kw_only=True, slots=False, eq=False)

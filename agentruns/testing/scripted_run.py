@@ -52,11 +52,13 @@ class Refusal:
         component: the rule that a stored one breaks.
         reason: what of the rule.
         error: what one that is being built raises.
+        superstep: that the finding names.
     """
 
     component: str
     reason: str
     error: AgentRunsError
+    superstep: int | None = None
 
     def is_fault(self, component: str, reason: str = "") -> bool:
         """Tell whether that rule is broken, one that no caller of the library could have broken."""
@@ -216,7 +218,7 @@ class ScriptedRun:
         else:
             raise AssertionError("an event that is being built is legal")
         assert state == before  # noqa: S101  # the method is an assertion
-        return Refusal(component=found.component, reason=found.reason, error=refusal)
+        return Refusal(component=found.component, reason=found.reason, error=refusal, superstep=found.superstep)
 
     def event(self, data: EventData, *, epoch: int) -> Event:
         """Make the event that would follow, legal or not."""

@@ -16,7 +16,7 @@ from agentruns.domain.digests import plain_digest
 from agentruns.domain.graph.reducers import GraphReducer, GraphReducerReference, MergeReducer, NodeUpdate
 from agentruns.domain.graph.returns import Finish, Route
 from agentruns.domain.ids import RunId
-from agentruns.errors import AgentRunsError
+from agentruns.errors import RunQuarantinedError
 from agentruns.runtime.graph_builder import GraphBuilder
 from agentruns.runtime.graph_bundle import GraphBundle
 from agentruns.testing import samples
@@ -67,8 +67,8 @@ async def work(url: str, run_id: RunId, shape: str, events: int) -> None:
     async with open_world(url, bundle, lease=timedelta(minutes=1), maximum_durable_events=events) as world:
         try:
             ended = (await world.driven(run_id)).outcome.value
-        except AgentRunsError as error:
-            ended = type(error).__name__
+        except RunQuarantinedError as error:
+            ended = f"isolated for {error.component}"
         sys.stdout.write(f"{shape} {ended}\n")
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from agentruns.domain.explanation.explanation import ReasonCode
 from agentruns.domain.ids import RunId
 from agentruns.domain.outcome import SucceededOutcome
 from agentruns.runtime.graph_bundle import GraphBundle
-from agentruns.testing.drives import open_world
+from agentruns.testing.drives import TENANT, open_world
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,7 @@ def test_G5_the_order_of_a_set_in_a_reducer_isolates_a_run_and_in_a_node_it_is_a
         async with open_world(owner_url, GRAPH(shape), store_url=database_url, lease=LONG) as world:
             return await world.submitted()
 
-    async def left() -> tuple[Any, list[str], Any]:
+    async def left() -> tuple[Any, list[str], Any, str]:
         async with open_world(owner_url, GRAPH("node"), store_url=database_url, lease=LONG) as world:
             (found,) = await world.rows(
                 "SELECT run_id::text, superstep, status, component FROM agentruns.runs"
@@ -56,7 +57,9 @@ def test_G5_the_order_of_a_set_in_a_reducer_isolates_a_run_and_in_a_node_it_is_a
             )
             outcome = (await world.loaded(run_ids["node"])).outcome
             assert isinstance(outcome, SucceededOutcome)
-            return tuple(found), [row.kind for row in kinds], outcome.result.output.value
+            reasons = (await world.runs.explain(TENANT, run_ids["reducer"])).reasons
+            said = next(each.sentence for each in reasons if each.code is ReasonCode.QUARANTINED).rpartition(": ")[2]
+            return tuple(found), [row.kind for row in kinds], outcome.result.output.value, said
 
     run_ids = {shape: run(begun(shape)) for shape in ("reducer", "node")}
     first, *rest = driven(database_url, run_ids, seed=1, events=4)
@@ -64,10 +67,11 @@ def test_G5_the_order_of_a_set_in_a_reducer_isolates_a_run_and_in_a_node_it_is_a
     second, *rest = driven(database_url, run_ids, seed=2, events=64)
     assert first != second
     # No node of the run that does not verify was called.
-    assert rest == ["reducer RunQuarantinedError", "node middle", "node succeeded"]
-    isolated, kinds, output = run(left())
-    # It is the barrier before the superstep at which the run stands.
-    assert isolated == (str(run_ids["reducer"]), 1, "active", "barrier")
+    assert rest == ["reducer isolated for barrier:superstep-0", "node middle", "node succeeded"]
+    isolated, kinds, output, said = run(left())
+    # The run stands at the superstep after the one whose barrier does not verify.
+    assert isolated == (str(run_ids["reducer"]), 1, "active", "barrier:superstep-0")
+    assert said == "integrity_failure in barrier:superstep-0."
     assert kinds == [
         "agent-admitted",
         "graph-node-attempt-started",

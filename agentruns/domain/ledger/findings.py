@@ -21,6 +21,14 @@ _BY_REASON: Final = {
 }
 
 
+def quarantine_component(error: CorruptDataError) -> str:
+    """Say what isolates a run: the column or the rule, and of a barrier the step that it ends.
+
+    A replay meets the barrier of any step, so where the run stands does not tell.
+    """
+    return error.component if error.superstep is None else f"{error.component}:superstep-{error.superstep}"
+
+
 def quarantine_cause(error: CorruptDataError) -> QuarantineCause:
     """Say under which cause a finding isolates its run: a column's component has a point, a rule's has none."""
     if "." in error.component:

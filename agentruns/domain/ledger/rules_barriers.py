@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from attrs import evolve
+
 from agentruns.domain.graph.barrier import BarrierDisposition, BarrierPlan, as_read
 from agentruns.domain.ledger.bodies import OUTCOME
 from agentruns.domain.ledger.data import BarrierContinued, BarrierSucceeded, BarrierWaiting
@@ -12,7 +14,7 @@ from agentruns.domain.ledger.records import CurrentCheckpoint, OutcomeFacts, Out
 from agentruns.domain.ledger.rules_ends import check_settled
 from agentruns.domain.ledger.step import Changes, Consequence, Step
 from agentruns.domain.status import RunStatus
-from agentruns.errors import BarrierRejectedError, CorruptDataError
+from agentruns.errors import AgentRunsError, BarrierRejectedError, CorruptDataError
 
 RULE = "barrier"
 
@@ -53,7 +55,7 @@ def succeeded(step: Step, data: BarrierSucceeded) -> Consequence:
 def _plan(step: Step, disposition: BarrierDisposition) -> BarrierPlan:
     state, graph = step.state, step.graph
     if len(state.results) != len(step.checkpoint.ready_nodes):
-        raise step.breach(RULE, reason="result_set_mismatch")
+        raise _breach(step, "result_set_mismatch")
     try:
         plan = state.barrier(graph)
     except BarrierRejectedError as error:
@@ -61,11 +63,17 @@ def _plan(step: Step, disposition: BarrierDisposition) -> BarrierPlan:
             raise
         read = as_read(error, graph)
         if isinstance(read, CorruptDataError):
-            raise step.breach(RULE, reason=read.reason) from error
+            raise _breach(step, read.reason) from error
         raise read from error
     if plan.disposition is not disposition:
-        raise step.breach(RULE, reason="disposition")
+        raise _breach(step, "disposition")
     return plan
+
+
+def _breach(step: Step, reason: str) -> AgentRunsError:
+    """Name the step whose barrier it is: a run that has gone on since does not show it."""
+    error = step.breach(RULE, reason=reason)
+    return evolve(error, superstep=step.state.superstep.value) if isinstance(error, CorruptDataError) else error
 
 
 def _advanced(
@@ -74,10 +82,10 @@ def _advanced(
     """Stand on the successor's checkpoint; what belonged to the superstep is over."""
     row = step.row(data.checkpoint_digest)
     if row.checkpoint_id is None or row.data != plan.state.data:
-        raise step.breach(RULE, reason="state")
+        raise _breach(step, "state")
     checkpoint = step.state.successor(plan, row.checkpoint_id)
     if checkpoint.digest != data.checkpoint_digest:
-        raise step.breach(RULE, reason="checkpoint")
+        raise _breach(step, "checkpoint")
     stood_on = CurrentCheckpoint(
         checkpoint_id=row.checkpoint_id,
         digest=checkpoint.digest,

@@ -190,4 +190,5 @@ class RunState(_KeptPlan):
         except BarrierRejectedError as error:
             return evolve(error, tenant_id=self.tenant_id, run_id=self.run_id)
         except CorruptDataError as error:
-            raise evolve(error, tenant_id=self.tenant_id, run_id=self.run_id) from error
+            superstep = self.superstep.value
+            raise evolve(error, tenant_id=self.tenant_id, run_id=self.run_id, superstep=superstep) from error

@@ -17,7 +17,7 @@ from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.graph.results import NodeResult, WaitControl
 from agentruns.domain.ids import QuarantineId, WaitId
 from agentruns.domain.lease import RunFence
-from agentruns.domain.ledger.findings import quarantine_cause
+from agentruns.domain.ledger.findings import quarantine_cause, quarantine_component
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.ledger.superstep import Completion, SuperstepDraft
 from agentruns.domain.quarantine import Quarantine
@@ -104,12 +104,12 @@ class DriveParts:
         return await computed(call, size=size, threads=self.computing)
 
     async def _quarantine(self, fence: RunFence, finding: CorruptDataError) -> RunQuarantinedError:
-        head = await self.store.observe_version(fence)
+        head, component = await self.store.observe_version(fence), quarantine_component(finding)
         quarantine = Quarantine(
             quarantine_id=QuarantineId.generate(),
             cause=quarantine_cause(finding),
-            component=finding.component,
-            evidence_digest=plain_digest(finding.component.encode("ascii")),
+            component=component,
+            evidence_digest=plain_digest(component.encode("ascii")),
             expected_head=head.digest,
             epoch=fence.epoch,
         )
@@ -121,7 +121,10 @@ class DriveParts:
             mine = quarantine.quarantine_id if word == "done" else None
             if mine is not None:
                 run_quarantined(quarantine.cause)
-            return RunQuarantinedError(tenant_id=fence.tenant_id, run_id=fence.run_id, quarantine_id=mine)
+            named = None if mine is None else component
+            return RunQuarantinedError(
+                tenant_id=fence.tenant_id, run_id=fence.run_id, quarantine_id=mine, component=named
+            )
         if word == "head":
             raise StaleHeadError(tenant_id=fence.tenant_id, run_id=fence.run_id, reason="recovery")
         reason = word if word in ("no_lease", "expired") else "stale_fence"

@@ -104,14 +104,14 @@ def test_a_node_that_has_ended_is_durable_before_a_contradiction_in_the_barrier_
     async def work(world: DriveWorld) -> None:
         run_id = await world.submitted()
         hinder(monkeypatch, barrier, "_check_result", found)
-        with pytest.raises(RunQuarantinedError):
+        with pytest.raises(RunQuarantinedError, match="component=barrier:superstep-0"):
             await world.driven(run_id)
         assert await world.kinds() == [ADMITTED, STARTED, SUCCEEDED]
         (row,) = await world.rows(
             "SELECT q.component, q.quarantined_at = r.quarantined_at AS is_it, r.lease_attempt_id"
             " FROM agentruns.run_quarantines q JOIN agentruns.runs r USING (tenant_id, run_id)"
         )
-        assert tuple(row) == ("barrier", True, None)
+        assert tuple(row) == ("barrier:superstep-0", True, None)
 
     in_world(work, chain(a=lambda _context: {"a": 1}, b=lambda context: Finish(context.state)), lease=LONG)
 

@@ -28,7 +28,7 @@ from agentruns.domain.ledger.drafts import (
     Start,
     SuperstepDraft,
 )
-from agentruns.domain.ledger.findings import quarantine_cause
+from agentruns.domain.ledger.findings import quarantine_cause, quarantine_component
 from agentruns.domain.ledger.outcomes import CancellationRequest, StoredFailure
 from agentruns.domain.ledger.rows import CheckpointRow, ResultRow, RunProjection, StartRow
 from agentruns.domain.ledger.state import RunState
@@ -297,6 +297,12 @@ def test_causes_of_quarantine() -> None:
     }
     for (component, reason), cause in causes.items():
         assert quarantine_cause(CorruptDataError(component=component, reason=reason)) is cause
+        assert quarantine_component(CorruptDataError(component=component, reason=reason)) == component
+
+
+def test_G5_an_isolation_names_the_superstep_whose_barrier_does_not_verify() -> None:
+    found = CorruptDataError(component="barrier", reason="state", superstep=2**31 - 1)
+    assert quarantine_component(found) == "barrier:superstep-2147483647"
 
 
 def test_a_record_of_another_kind_or_of_other_bytes_is_not_believed() -> None:
@@ -342,10 +348,12 @@ def test_usage_that_overflows_is_a_finding() -> None:
 
 def test_a_plan_over_results_that_contradict_the_graph_names_the_run() -> None:
     run = ScriptedRun(GRAPH)
-    state = evolve(run.state, results={B: result()})
+    run.run_node("a")
+    state = evolve(run.go_on().state, results={B: result()})
     with pytest.raises(CorruptDataError) as caught:
         state.barrier(GRAPH)
     assert (caught.value.component, caught.value.reason) == ("barrier", "result_set_mismatch")
+    assert caught.value.superstep == 1
     assert (caught.value.tenant_id, caught.value.run_id) == (state.tenant_id, state.run_id)
 
 

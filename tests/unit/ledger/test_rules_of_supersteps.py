@@ -216,6 +216,8 @@ def test_a_barrier_is_the_plans() -> None:
     assert state.checkpoint is not None
     assert state.checkpoint.state == BoundedJson.of({"n": 1})
     assert [str(node) for node in state.checkpoint.ready_nodes] == ["b", "c"]
+    later = run.refusal(BarrierContinued(superstep=Superstep(1), checkpoint_digest=data.checkpoint_digest))
+    assert (later.is_fault("barrier", "result_set_mismatch"), later.superstep) == (True, 1)
 
 
 def test_a_rejected_plan_is_a_refusal_while_building_and_corrupt_when_stored() -> None:
@@ -226,7 +228,7 @@ def test_a_rejected_plan_is_a_refusal_while_building_and_corrupt_when_stored() -
     run.run_node("c")
     data = BarrierContinued(superstep=Superstep(1), checkpoint_digest=plain_digest(b"x"))
     refusal = run.refusal(data)
-    assert (refusal.component, refusal.reason) == ("barrier", "terminal_not_exclusive")
+    assert (refusal.component, refusal.reason, refusal.superstep) == ("barrier", "terminal_not_exclusive", 1)
     assert isinstance(refusal.error, BarrierRejectedError)
     assert (refusal.error.reason, refusal.error.run_id) == ("terminal_not_exclusive", run.state.run_id)
     assert run.fail().state.status.value == "failed"
