@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 from typing import Any
 
@@ -210,6 +211,59 @@ def test_any_live_fence_and_the_control_plane_may_end_a_call() -> None:
         calls.keep(calls.prepared())
         calls.keep(calls.started())
         assert calls.keep(calls.failed(), epoch=epoch).status is InvocationStatus.FAILED
+
+
+def exchanges(run: ScriptedRun) -> list[tuple[str, str, int, str]]:
+    """List call, kind, number and attempt of every event of a call."""
+    told = [(event.kind.text, json.loads(event.data)) for commit in run.commits for event in commit.events]
+    return [
+        (data["invocation_id"], kind, int(data["number"]), data.get("attempt_id", ""))
+        for kind, data in told
+        if "invocation_id" in data and "number" in data
+    ]
+
+
+@pytest.mark.parametrize("risk", [None, READ, WRITE])
+def test_B8_a_call_keeps_its_id_over_the_attempts_of_every_fence(risk: ToolRisk | None) -> None:
+    calls = Calls(risk)
+    calls.keep(calls.prepared())
+    effect = None if risk is None else ToolEffect.NOT_APPLICABLE if risk is READ else ToolEffect.APPLIED
+    for epoch in (1, 2, 3):
+        if epoch > 1:  # the worker died in the exchange: the next one settles it, and starts the node again
+            calls.run.epoch = FencingEpoch(epoch)
+            calls.keep(calls.failed(effect, gate=calls.run.now))
+            calls.run.start("a")
+            # What is asked for again is the call that is there, whoever asks.
+            assert calls.is_refused(calls.prepared(), epoch=epoch)
+        calls.keep(calls.started())
+    done = calls.keep(calls.committed())
+    assert (done.invocation_id, done.intent_digest, list(calls.run.state.invocations)) == (CALL, DIGEST, [CALL])
+    events = exchanges(calls.run)
+    assert {call for call, *_ in events} == {str(CALL)}
+    assert [number for _, _, number, _ in events] == list(range(7))
+    attempts = [str(sample_id(AttemptId, number)) for number in (1, 2, 3)]
+    assert [attempt for *_, attempt in events] == ["", *(each for each in attempts for _ in range(2))]
+    assert [str(each) for each in done.attempt_ids] == attempts
+
+
+def test_G3_of_two_attempts_of_a_call_the_second_response_alone_is_the_result() -> None:
+    calls = Calls()
+    calls.keep(calls.prepared())
+    calls.keep(calls.started())
+    calls.keep(calls.failed(gate=calls.run.now))
+    late = calls.committed()
+    assert calls.is_refused(late)
+    calls.keep(calls.started())
+    # What the first attempt still brings is told apart by its id, before the second has ended and after it.
+    assert calls.is_refused(calls.committed(attempt=1))
+    done = calls.keep(calls.committed(attempt=2))
+    assert calls.is_refused(calls.committed(attempt=1))
+    assert (done.status, done.body_digest, done.attempt_ids[-1]) == (
+        InvocationStatus.COMMITTED,
+        DIGEST,
+        sample_id(AttemptId, 2),
+    )
+    assert [kind for _, kind, _, _ in exchanges(calls.run)].count("model-response-committed") == 1
 
 
 def test_reserves_are_kept_beside_usage() -> None:
