@@ -27,9 +27,9 @@ async def main(server: agentruns.EmbeddedServer) -> None:
     async with create_async_engine(server.url, poolclass=NullPool).begin() as connection:
         await connection.run_sync(agentruns.migrations.upgrade)
     async with deployment.open(server.url, tenant="acme") as app, app.worker():
-        key = agentruns.AgentSubmissionKey.generate()
-        for _ in range(2):  # whenever an answer is lost, the key finds the run again
-            admitted = await app.runs.submit(key, app.request(triage, input={"text": "Where is my order?"}))
+        key, request = agentruns.AgentSubmissionKey.generate(), app.request(triage, input={"text": "Where is my bag?"})
+        await app.runs.submit(key, request)
+        admitted = await app.runs.submit(key, request)  # whenever an answer is lost, the key finds the run again
         snapshot = await app.runs.wait(app.tenant, admitted.snapshot.provenance.run_id, timeout=timedelta(seconds=30))
         if isinstance(snapshot.outcome, agentruns.SucceededOutcome):
             print(admitted.outcome.value, snapshot.status.value, snapshot.outcome.result.output.value)

@@ -13,7 +13,11 @@ import agentruns
 
 
 def typed_names() -> dict[str, str]:
-    """Read what a type checker sees: each name with the module that it is imported from."""
+    """Read what a type checker sees: each name with the module that it is imported from.
+
+    A package with ``py.typed`` gives what it imports ``as`` the same name, and nothing else: other names are private to
+    type checkers, and editors do not offer them.
+    """
     tree = ast.parse(Path(agentruns.__file__).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
@@ -21,7 +25,7 @@ def typed_names() -> dict[str, str]:
     return {alias.name: f"{node.module}" for node in imports for alias in node.names}
 
 
-def test_type_checkers_and_the_interpreter_see_the_same_names() -> None:
+def test_Q1_type_checkers_and_the_interpreter_see_the_same_names() -> None:
     assert sorted(typed_names()) == agentruns.__all__
     assert {name: f"agentruns.{module}" for name, module in agentruns._HOMES.items()} == typed_names()
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from agentruns.domain.budget_limits import BudgetLimits
 from agentruns.domain.graph.returns import Finish, Suspend
-from agentruns.domain.ids import AttemptId
+from agentruns.domain.ids import AttemptId, RunId
 from agentruns.domain.waits import NodeWait
 from agentruns.errors import LeaseLostError, NotYetAvailableError
 from agentruns.runtime.agent_loop import AgentLoopOutcome
@@ -135,12 +136,12 @@ def test_R3_a_lease_is_moved_into_the_past_and_nobody_waits_for_its_end(in_world
 
 
 def test_C1_a_process_that_is_ten_minutes_ahead_takes_nothing_early(
-    in_world: InWorld, monkeypatch: pytest.MonkeyPatch
+    in_world: InWorld, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph, five = builder(), timedelta(minutes=5)
+    graph, five, sleepers = builder(), timedelta(minutes=5), list[RunId]()
 
     async def a(context: Any) -> Any:
-        return Suspend(NodeWait.timer(due_in=five)) if context.state == {"sleeps": True} else Finish({})
+        return Suspend(NodeWait.timer(due_in=five)) if context.run_id in sleepers else Finish({})
 
     graph.node(name="a", entry=True, terminal=True, wait_to="a")(a)
     shift(monkeypatch, timedelta(minutes=10))
@@ -150,6 +151,9 @@ def test_C1_a_process_that_is_ten_minutes_ahead_takes_nothing_early(
             held = [await others.claim(TENANT, await world.submitted(), AttemptId.generate()) for _ in range(3)]
             gated = await others.claim(TENANT, await world.submitted(), AttemptId.generate())
             await others.release(gated.fence, delay=five)
+            for limits in (None, BudgetLimits(deadline=others.clock.stamp().plus(five))):
+                sleepers.append(await world.submitted(limits=limits))
+                assert (await world.driven(sleepers[-1])).outcome is AgentLoopOutcome.WAITING
             due = await world.submitted()
             before = await world.everything()
             taken = [due]
@@ -167,14 +171,23 @@ def test_C1_a_process_that_is_ten_minutes_ahead_takes_nothing_early(
                 with pytest.raises(NotYetAvailableError) as refused:
                     await world.claimed(lease.fence.run_id)
                 assert refused.value.reason == ("deferred" if lease is gated else "leased")
-            tick = await DurableRunSupervisor(world.store, world.executables).tick(TENANT)
-            assert (tick.cancellations_requested, tick.timers_fired, tick.errors) == (0, 0, ())
+            # A timer and a deadline that this process would have seen pass are five minutes away.
+            assert await settled(world) == (0, 0)
             after = await world.everything()
             # One run was claimed, which was ready; no other row has changed.
             assert len(set(before) ^ set(after)) == 2
             for lease in held:
                 desired = lease.lease.expires_at.plus(timedelta(seconds=1))
                 assert (await world.store.renew(lease.fence, desired=desired)).lease.expires_at == desired
+            # The database's clock is what brings them.
+            world.store.clock.monotonic = lambda: 0.0
+            await clock.advance(five)
+            assert await settled(world) == (1, 1)
+
+    async def settled(world: DriveWorld) -> tuple[int, int]:
+        tick = await DurableRunSupervisor(world.store, world.executables).tick(TENANT)
+        assert tick.errors == ()
+        return tick.cancellations_requested, tick.timers_fired
 
     in_world(work, graph.build(), lease=LEASE)
 
