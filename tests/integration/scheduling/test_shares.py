@@ -149,17 +149,18 @@ def test_P2_whoever_has_work_is_served_in_its_bound_though_a_worker_is_killed(in
             for shard in shards
         ]
         working = [asyncio.create_task(worker.run(world.shutdown)) for worker in workers]
-        await noting.until(lambda: len(noting.tenants) >= 250)
+        await noting.until(lambda: len(noting.tenants) >= 100)
         working[0].cancel()
         # What the killed one had claimed but not begun, a lease holds back.
         await noting.until(lambda: len(noting.tenants) >= 499)
         world.shutdown.drain()
         await asyncio.gather(*working, return_exceptions=True)
-        # While everybody has work. Each worker may hold a turn that is not begun, and one was lost with its worker.
-        contested = noting.tenants[:200]
+        # While everybody has work, at every start before and after the death. Each worker may hold a turn that is not
+        # begun, however long the machine stands still, and what the killed one held is lost.
+        contested, holders = noting.tenants[:200], len(workers)
         for tenant, bound in shards[0].cycle.bounds.items():
             places = [place for place, served in enumerate(contested) if served == tenant]
-            assert widest_gap(places) <= bound + len(workers) + 1
+            assert widest_gap([*places, len(contested)]) <= (holders + 1) * bound + holders
         assert set(Counter(noting.tenants)) == {TenantId(name) for name in weights}
 
     in_world(work, GRAPH, lease=LONG)
