@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,10 @@ from sqlalchemy import Connection, text
 import agentruns
 from agentruns.domain.graph.returns import Finish
 from agentruns.orm import Base
+from agentruns.runtime.agent_loop import AgentLoopOutcome, DurableAgentLoop
+from agentruns.runtime.runs import DurableAgentRuns
+from agentruns.runtime.store import AgentRunStore
+from agentruns.store.options import StoreOptions
 from agentruns.testing.drives import DriveWorld, chain
 
 InWorld = Callable[..., None]
@@ -50,6 +55,42 @@ def test_DB_11_a_step_of_one_node_is_one_commit_of_seven_rows(in_world: InWorld)
 
     nodes = {"a": lambda _context: {"a": 1}, "b": b, "c": lambda _context: Finish({})}
     in_world(work, chain(**nodes), lease=timedelta(minutes=4))
+
+
+UPDATES = text("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'")
+RUNS, RENEWALS, NODES = 12, 3, 4
+LONG = timedelta(minutes=1)
+
+
+def test_L4_of_all_updates_of_a_run_s_row_its_end_alone_touches_an_index(
+    in_world: InWorld, within: Within, owner_url: str
+) -> None:
+    async def work(world: DriveWorld) -> None:
+        # Nothing beside the runs: each statement of somebody else's keeps old versions of rows while it lasts.
+        async with AgentRunStore(world.store_url, StoreOptions(lease_duration=LONG, notifies=False)) as store:
+            runs, loop = DurableAgentRuns(store, world.executables), DurableAgentLoop(store, world.executables)
+            quiet = DriveWorld(world.url, world.bundle, store, runs, loop, world.executables)
+            for _ in range(RUNS):
+                held = await quiet.claimed(await quiet.submitted())
+                for number in range(1, RENEWALS + 1):
+                    desired = held.lease.expires_at.plus(timedelta(seconds=number))
+                    await store.renew(held.fence, desired=desired)
+                assert (await loop.run(held, quiet.shutdown)).outcome is AgentLoopOutcome.SUCCEEDED
+
+    def updates(connection: Connection) -> tuple[int, int]:
+        row = connection.execute(UPDATES).one()
+        return row.n_tup_upd, row.n_tup_upd - row.n_tup_hot_upd
+
+    nodes = {f"n{number}": (lambda _context: None) for number in range(1, NODES)}
+    in_world(work, chain(**nodes, z=lambda _context: Finish({})), lease=LONG)
+    # A claim, the renewals, and as many commits as there are nodes and two: each is one row.
+    expected = RUNS * (1 + RENEWALS + NODES + 2)
+    gives_up_at = time.monotonic() + 60
+    while (found := within(owner_url, updates))[0] < expected and time.monotonic() < gives_up_at:
+        time.sleep(0.1)  # connections report what they did when they end, or have been idle
+    assert found[0] == expected
+    # The server's own upkeep may look at a page in the wrong moment.
+    assert RUNS <= found[1] <= RUNS + NODES
 
 
 #: Columns that a constraint, an index or a view would not outlive; those that are merely not null are not among them.
