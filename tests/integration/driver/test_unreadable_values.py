@@ -28,7 +28,7 @@ DAMAGES = [
     ("run_events", "data", "'\\x00'", "chain"),
     ("run_checkpoints", "checkpoint_id", OTHER_VERSION, "run_checkpoints.checkpoint_id"),
     ("run_checkpoints", "ready", "'\\x00'", "run_checkpoints.ready"),
-    ("run_checkpoints", "state", "'\\x00'", "barrier"),
+    ("run_checkpoints", "state", "'\\x00'", "barrier:superstep-0"),
     ("run_checkpoints", "sequence", "9223372036854775807", "row"),
     ("node_attempts", "superstep", "9223372036854775807", "row"),
     ("node_attempts", "node_id", "E'\\x01'", "row"),
