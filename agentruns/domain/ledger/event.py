@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
 from attrs import frozen
 
@@ -16,6 +16,8 @@ from agentruns.errors import InvalidValueError
 
 _NO_EVENT = bytes(32)
 _FIRST = JournalSequence(1)
+#: An event that was read; one that was made begins a journal or follows a head.
+_UNCHAINED: Final = object()
 
 
 @frozen(kw_only=True)
@@ -143,7 +145,7 @@ class Event(_KeptOrigin):
 
     def follows(self, head: JournalHead | None) -> bool:
         """Tell whether the digest is that of this envelope after the head's digest."""
-        if getattr(self, "_chained_to", None) is head and self.made_from is not None:
+        if getattr(self, "_chained_to", _UNCHAINED) is head:
             return True
         return self.digest == _chained(head, self.envelope)
 
