@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from attrs import frozen
 
@@ -89,31 +89,18 @@ class Event(_KeptOrigin):
         kind = data.kind
         if not kind.source.allows(epoch):
             raise InvalidValueError(type_name="Event", reason="wrong_source")
-        sequence = _FIRST if head is None else head.sequence.next()
-        schema_digest, body = kind.document.digest, data.encode()
-        envelope = _envelope(
-            tenant_id=tenant_id,
-            run_id=run_id,
-            sequence=sequence,
-            event_id=event_id,
-            recorded_at=recorded_at,
-            epoch=epoch,
-            kind=kind.text,
-            schema_digest=schema_digest,
-            data=body,
-        )
-        event = cls(
-            tenant_id=tenant_id,
-            run_id=run_id,
-            sequence=sequence,
-            event_id=event_id,
-            recorded_at=recorded_at,
-            epoch=epoch,
-            kind=kind.text,
-            schema_digest=schema_digest,
-            data=body,
-            digest=_chained(head, envelope),
-        )
+        members: dict[str, Any] = {
+            "tenant_id": tenant_id,
+            "run_id": run_id,
+            "sequence": _FIRST if head is None else head.sequence.next(),
+            "event_id": event_id,
+            "recorded_at": recorded_at,
+            "epoch": epoch,
+            "kind": kind.text,
+            "schema_digest": kind.document.digest,
+            "data": data.encode(),
+        }
+        event = cls(**members, digest=_chained(head, _envelope(**members)))
         object.__setattr__(event, "_made_from", data)
         object.__setattr__(event, "_chained_to", head)
         return event
