@@ -106,8 +106,12 @@ class Ours:
     async def run_alone(self, submission: Submission) -> None:
         """Submit a run, claim it, drive it to its end and read the result, with nobody else about."""
         await self.submit(submission)
-        request = submission.request
-        held = await self.store.claim(request.tenant_id, request.run_id, AttemptId.generate())
+        (held,) = await self.store.claim_ready(
+            submission.request.tenant_id,
+            1,
+            attempt_ids=[AttemptId.generate()],
+            graph_digests=self.work.executables.graph_digests,
+        )
         await self.loop.run(held, ShutdownSignal())
         await self.check(submission)
 

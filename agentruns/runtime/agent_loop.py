@@ -93,8 +93,10 @@ class DurableAgentLoop:
         check_duration("error_release_delay", error_release_delay, low=timedelta(0), high=timedelta(minutes=5))
         committer = RunCommitter(store)
         self._store = store
-        self._driver = DurableGraphDriver(store, executables, driver_options, committer=committer)
         self._lifecycle = DurableGraphLifecycle(store, executables, evidence=evidence, committer=committer)
+        self._driver = DurableGraphDriver(
+            store, executables, driver_options, committer=committer, success=self._lifecycle.success_at_once
+        )
         self._error_release_delay = error_release_delay or None
         #: Held strongly: a release goes on although whoever asked for it is gone.
         self._releasing: set[asyncio.Future[None]] = set()

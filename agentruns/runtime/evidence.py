@@ -13,7 +13,10 @@ from agentruns.errors import EvidenceUnavailableError
 
 
 class RunEvidenceProvider(Protocol):
-    """Give exact usage, or say that it is not known. Deterministic, and without effects outside."""
+    """Give exact usage, or say that it is not known. Deterministic, and without effects outside.
+
+    It is asked when the last completion is stored, so a run whose end asks it costs a commit more.
+    """
 
     def terminal(self, state: RunState, output: BoundedJson) -> tuple[AgentArtifacts, BudgetUsage]:
         """Give the artifacts and the usage of a run that succeeds with ``output``."""

@@ -10,6 +10,7 @@ from typing import Final
 from attrs import frozen
 
 from agentruns.domain.admission import AgentAdmissionIntent
+from agentruns.domain.bounded_json import BoundedJson
 from agentruns.domain.graph.barrier import BarrierDisposition
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.ids import CheckpointId, RunId
@@ -23,8 +24,15 @@ from agentruns.domain.numbers import RunRevision
 from agentruns.domain.status import RunStatus
 from agentruns.domain.submission import MutationOutcome
 from agentruns.domain.timestamps import Timestamp
-from agentruns.errors import AgentRunsError, InvalidValueError, InvariantError, StaleHeadError
+from agentruns.errors import (
+    AgentRunsError,
+    EvidenceUnavailableError,
+    InvalidValueError,
+    InvariantError,
+    StaleHeadError,
+)
 from agentruns.runtime.committer import CommitPlan, CommitResult, RunCommitter
+from agentruns.runtime.driver.ending import SuccessAtOnce
 from agentruns.runtime.driver.outcomes import Blocked, CancellationRequested, LifecycleBarrierReady
 from agentruns.runtime.evidence import LedgerEvidence, RunEvidenceProvider
 from agentruns.runtime.registry import ExecutableGraphRegistry
@@ -100,6 +108,9 @@ class DurableGraphLifecycle:
             LeaseLostError: the fence is not the live one; nothing was written.
             EvidenceUnavailableError: usage is not known now; the run stays active.
         """
+        if handoff.commit.done is not None:
+            with observed_lifecycle(handoff.state) as observed:
+                return _result(observed.ended_with(handoff.commit.done))
         if handoff.plan.disposition is BarrierDisposition.WAIT:
             committed = await self._committed(handoff.state, handoff.commit.planned(lambda: self._wait(fence, handoff)))
             # What is due already is settled at once, or else by the next tick of supervision.
@@ -135,6 +146,26 @@ class DurableGraphLifecycle:
         """
         end = handoff.commit.planned(lambda: self._cancellation(fence, handoff))
         return _result(await self._committed(handoff.state, end))
+
+    @property
+    def success_at_once(self) -> SuccessAtOnce | None:
+        """What runs end with in the commit of their last completion.
+
+        ``None`` with evidence of somebody's own: that is asked once the completion is there.
+        """
+        return self._success_at if type(self._evidence) is LedgerEvidence else None
+
+    def _success_at(
+        self, state: RunState, stamp: Timestamp, /, *, intent: AgentAdmissionIntent, output: BoundedJson
+    ) -> StoredSuccess | None:
+        """Give a success that stands; what keeps one from standing is for a commit of its own to meet."""
+        try:
+            artifacts, usage = self._evidence.terminal(state, output)
+        except (EvidenceUnavailableError, InvalidValueError):
+            return None
+        success = StoredSuccess(output=output, artifacts=artifacts, usage=usage)
+        refusal = result_refusal(success, intent, self._executables.schemas, completed_at=stamp)
+        return success if refusal is None else None
 
     # --- what a handoff is planned to, once --------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from agentruns.domain.identity import CapabilityIdentity
 from agentruns.domain.scalars import NodeId
 from agentruns.domain.schema import JsonSchemaRegistry
 from agentruns.errors import DefinitionError, ExecutableGraphUnavailableError
+from agentruns.runtime.decoded_admissions import DecodedAdmissions
 from agentruns.runtime.registry_checks import MAXIMUM_FINDINGS, Collected, findings, shape_of_node, shape_of_reducer
 
 MAXIMUM_GRAPHS = 1_024
@@ -31,10 +32,12 @@ class ExecutableGraphRegistry:
     Attributes:
         schemas: the documents that all of the graphs are validated by.
         graph_digests: what this process can execute, ascending; claims are restricted to it.
+        admissions: what was decoded already, by whichever service stands on this registry.
     """
 
     schemas: JsonSchemaRegistry
     graph_digests: tuple[Digest, ...] = field(init=False)
+    admissions: DecodedAdmissions = field(factory=DecodedAdmissions, init=False, repr=False)
     _graphs: Mapping[Digest, ExecutableGraph] = field(repr=False)
 
     def __attrs_post_init__(self) -> None:

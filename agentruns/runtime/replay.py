@@ -8,7 +8,6 @@ from typing import Final
 from attrs import evolve, frozen
 
 from agentruns.domain.admission import AgentAdmissionIntent
-from agentruns.domain.admission_reader import AdmissionReader
 from agentruns.domain.digests import Digest
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.ids import RunId
@@ -75,7 +74,6 @@ class RunReader:
         self._kept = kept
         self._limit = (limits or GraphReplayLimits()).maximum_barrier_result_bytes
         self._bounds = bounds or ReadingBounds()
-        self._admissions = AdmissionReader()
         self._threads = threads or computing_threads()
 
     async def read(self, tenant_id: TenantId, run_id: RunId, *, history: RunHistory | None = None) -> ReplayedRun:
@@ -167,7 +165,7 @@ class RunReader:
         return self._executables.resolve(pinned)
 
     def _reading(self, state: RunState, graph: ExecutableGraph, intent: AgentAdmissionIntent | None) -> HistoryReading:
-        fold = RunFold(state, graph, self._admissions, self._limit, intent)
+        fold = RunFold(state, graph, self._executables.admissions.read, self._limit, intent)
         return HistoryReading(store=self._store, threads=self._threads, bounds=self._bounds, fold=fold)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from attrs import define, field
 
 from agentruns.domain.admission import AgentAdmissionIntent
-from agentruns.domain.admission_reader import AdmissionReader
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.ledger.bodies import Bodies
 from agentruns.domain.ledger.event import Event
@@ -34,13 +33,14 @@ class RunFold:
 
     Attributes:
         state: after the last event that was folded; the seed, or what is known of the run.
+        decode: reads the body of an admission.
         maximum_result_bytes: of the results of one superstep.
         intent: what was admitted, once it is known.
     """
 
     state: RunState
     graph: ExecutableGraph
-    admissions: AdmissionReader
+    decode: Callable[[bytes], AgentAdmissionIntent]
     maximum_result_bytes: int
     intent: AgentAdmissionIntent | None = None
     _prefix_sequence: int | None = field(init=False)
@@ -86,7 +86,7 @@ class RunFold:
         found = list(rows)
         by_sequence = rows_by_sequence(self.state, found, window)
         if self.intent is None:
-            self.intent = intent_of(self.state, found, self.admissions.read)
+            self.intent = intent_of(self.state, found, self.decode)
         bodies = bodies_of(self.state, found, intent=self.intent)
         self._windows += 1
         self._bytes += _resolution_bytes(found, window)

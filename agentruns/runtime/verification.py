@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from threading import Lock
-from typing import Final
-
-from attrs import define, field, frozen
+from attrs import frozen
 
 from agentruns.domain.admission import AgentAdmissionIntent
-from agentruns.domain.admission_reader import AdmissionReader
-from agentruns.domain.digests import Digest
 from agentruns.domain.graph.executable import ExecutableGraph
 from agentruns.domain.outcome import SucceededOutcome
 from agentruns.domain.run_ends import RunEnds
@@ -19,49 +13,6 @@ from agentruns.domain.run_ends_outcome import show
 from agentruns.domain.snapshot import AgentRunSnapshot
 from agentruns.errors import CorruptDataError, ExecutableGraphUnavailableError, SchemaRejectedError
 from agentruns.runtime.registry import ExecutableGraphRegistry
-
-#: Bytes of the admissions whose records are kept.
-MAXIMUM_KEPT_BYTES: Final = 64 * 1024 * 1024
-
-
-@define
-class DecodedAdmissions:
-    """Decode each admission once; the least recently used ones are let go beyond a bound. Any thread may ask.
-
-    Whoever asks has hashed the bytes that it has just read, so a kept record stands for exactly these bytes.
-    """
-
-    maximum_bytes: int = MAXIMUM_KEPT_BYTES
-    _kept: OrderedDict[Digest, tuple[AgentAdmissionIntent, int]] = field(factory=OrderedDict, init=False)
-    _size: int = field(default=0, init=False)
-    _lock: Lock = field(factory=Lock, init=False)
-    _reader: AdmissionReader = field(factory=AdmissionReader, init=False)
-
-    def __call__(self, digest: Digest, body: bytes) -> AgentAdmissionIntent:
-        """Give the record of a body that hashes to the digest."""
-        with self._lock:
-            found = self._kept.get(digest)
-            if found is not None:
-                self._kept.move_to_end(digest)
-                return found[0]
-        intent = self._reader.read(body)
-        self._keep(intent)
-        return intent
-
-    def keep(self, intent: AgentAdmissionIntent) -> None:
-        """Take a record that was made here: its canonical bytes need not be decoded any more."""
-        self._reader.learn(intent)
-        self._keep(intent)
-
-    def _keep(self, intent: AgentAdmissionIntent) -> None:
-        digest, size = intent.digest, len(intent.canonical)
-        with self._lock:
-            if digest not in self._kept:
-                self._kept[digest] = (intent, size)
-                self._size += size
-            while self._size > self.maximum_bytes:
-                _, (_, dropped) = self._kept.popitem(last=False)
-                self._size -= dropped
 
 
 @frozen(kw_only=True)
@@ -73,11 +24,10 @@ class RunVerifier:
     """
 
     executables: ExecutableGraphRegistry
-    _decode: DecodedAdmissions = field(factory=DecodedAdmissions, init=False, eq=False, repr=False)
 
     def expect(self, intent: AgentAdmissionIntent) -> None:
         """Take note of what was admitted here, so that reading the run does not decode it."""
-        self._decode.keep(intent)
+        self.executables.admissions.keep(intent)
 
     def verify(self, ends: RunEnds) -> VerifiedRun:
         """Hold the ends of a run against each other. No registry is asked.
@@ -86,7 +36,7 @@ class RunVerifier:
             NotFoundError: the tenant has no such run, or nothing under the key.
             CorruptDataError: stored evidence does not verify.
         """
-        return verify_ends(ends, self._decode)
+        return verify_ends(ends, self.executables.admissions)
 
     def snapshot(self, run: VerifiedRun) -> AgentRunSnapshot:
         """Show a verified run.

@@ -119,10 +119,16 @@ class ItemSet:
     name: str
     columns: Mapping[str, TypeEngine[Any]]
     _values: Sequence[tuple[str, Callable[[_Values], object]]] = field(init=False, repr=False, eq=False)
+    #: Most sets of a statement are empty most of the time.
+    _nothing: Mapping[str, object] = field(init=False, repr=False, eq=False)
 
     @_values.default
     def _name_values(self) -> Sequence[tuple[str, Callable[[_Values], object]]]:
         return [(f"{self.name}_{name}", _writer(name, type_) or list) for name, type_ in self.columns.items()]
+
+    @_nothing.default
+    def _write_nothing(self) -> Mapping[str, object]:
+        return {name: array(()) for name, array in self._values}
 
     def source(self) -> TableValuedAlias:
         """Render the arrays as a table with the columns and each item's position ``n``."""
@@ -131,9 +137,11 @@ class ItemSet:
         rows = func.unnest(*arrays).table_valued(*typed, with_ordinality=POSITION, name=self.name)
         return rows.render_derived()
 
-    def parameters(self, rows: Iterable[Sequence[object]]) -> dict[str, object]:
+    def parameters(self, rows: Iterable[Sequence[object]]) -> Mapping[str, object]:
         """Turn rows into one array per column; an instant is a :class:`Timestamp` or a ``datetime``."""
-        transposed: Iterable[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * len(self.columns)
+        transposed: list[Sequence[object]] = list(zip(*rows, strict=True))
+        if not transposed:
+            return self._nothing
         return {name: array(values) for (name, array), values in zip(self._values, transposed, strict=True)}
 
 

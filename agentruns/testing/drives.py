@@ -160,6 +160,13 @@ class DriveWorld:
         """List the kinds of all events, in the order of the journal."""
         return [row.kind for row in await self.rows("SELECT kind FROM agentruns.run_events ORDER BY sequence")]
 
+    async def commits(self) -> list[int]:
+        """Count the events of each transaction, in the order of the journal."""
+        found = await self.rows(
+            "SELECT count(*) AS events FROM agentruns.run_events GROUP BY xmin::text ORDER BY min(sequence)"
+        )
+        return [row.events for row in found]
+
     async def until(self, kind: str, *, count: int = 1) -> None:
         """Return once that many events of a kind are durable.
 

@@ -43,6 +43,8 @@ def usage_with_completion(usage: BudgetUsage, spent: BudgetUsage) -> BudgetUsage
     Raises:
         InvalidValueError: ``overflow`` or ``too_many_currencies``; the completion may not be written.
     """
+    if spent is _NOTHING:
+        return usage
     together = counted(usage, {}, spent=spent)
     for name in _ADDED_TO:
         if getattr(spent, name).value:

@@ -91,17 +91,7 @@ class SuccessDraft:
             RefusedError: a rule says no; nothing has been written.
         """
         builder = CommitBuilder(before=self.state, graph=self.graph, epoch=int(self.epoch), stamp=stamp)
-        plan = self.state.barrier(self.graph)
-        checkpoint = self.state.successor(plan, self.checkpoint_id)
-        data = BarrierSucceeded(
-            superstep=self.state.superstep,
-            checkpoint_digest=checkpoint.digest,
-            revision=self.state.revision.next(),
-            outcome_digest=self.outcome.digest,
-        )
-        state = {checkpoint.digest: BodyRow.of_state(self.checkpoint_id, plan.state)}
-        _end(builder, self.event_id, data, self.outcome, state)
-        builder.checkpoint = CheckpointRow.of(builder.state)
+        succeed(builder, self.graph, event_id=self.event_id, checkpoint_id=self.checkpoint_id, outcome=self.outcome)
         return builder.finish()
 
 
@@ -173,6 +163,32 @@ class CancellationDraft:
         )
         _end(builder, self.event_id, data, self.outcome, {})
         return builder.finish()
+
+
+def succeed(
+    builder: CommitBuilder,
+    graph: ExecutableGraph,
+    *,
+    event_id: EventId,
+    checkpoint_id: CheckpointId,
+    outcome: StoredSuccess,
+) -> None:
+    """Append the barrier that ends a run with its output.
+
+    Raises:
+        RefusedError: a rule says no; nothing has been written.
+    """
+    state = builder.state
+    plan = state.barrier(graph)
+    checkpoint = state.successor(plan, checkpoint_id)
+    data = BarrierSucceeded(
+        superstep=state.superstep,
+        checkpoint_digest=checkpoint.digest,
+        revision=state.revision.next(),
+        outcome_digest=outcome.digest,
+    )
+    _end(builder, event_id, data, outcome, {checkpoint.digest: BodyRow.of_state(checkpoint_id, plan.state)})
+    builder.checkpoint = CheckpointRow.of(builder.state)
 
 
 def _end(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Final, Self
 
 from attrs import frozen
 
@@ -16,6 +16,8 @@ from agentruns.errors import InvalidValueError
 
 _NO_EVENT = bytes(32)
 _FIRST = JournalSequence(1)
+#: An event that was read; one that was made begins a journal or follows a head.
+_UNCHAINED: Final = object()
 
 
 @frozen(kw_only=True)
@@ -87,31 +89,18 @@ class Event(_KeptOrigin):
         kind = data.kind
         if not kind.source.allows(epoch):
             raise InvalidValueError(type_name="Event", reason="wrong_source")
-        sequence = _FIRST if head is None else head.sequence.next()
-        schema_digest, body = kind.document.digest, data.encode()
-        envelope = _envelope(
-            tenant_id=tenant_id,
-            run_id=run_id,
-            sequence=sequence,
-            event_id=event_id,
-            recorded_at=recorded_at,
-            epoch=epoch,
-            kind=kind.text,
-            schema_digest=schema_digest,
-            data=body,
-        )
-        event = cls(
-            tenant_id=tenant_id,
-            run_id=run_id,
-            sequence=sequence,
-            event_id=event_id,
-            recorded_at=recorded_at,
-            epoch=epoch,
-            kind=kind.text,
-            schema_digest=schema_digest,
-            data=body,
-            digest=_chained(head, envelope),
-        )
+        members: dict[str, Any] = {
+            "tenant_id": tenant_id,
+            "run_id": run_id,
+            "sequence": _FIRST if head is None else head.sequence.next(),
+            "event_id": event_id,
+            "recorded_at": recorded_at,
+            "epoch": epoch,
+            "kind": kind.text,
+            "schema_digest": kind.document.digest,
+            "data": data.encode(),
+        }
+        event = cls(**members, digest=_chained(head, _envelope(**members)))
         object.__setattr__(event, "_made_from", data)
         object.__setattr__(event, "_chained_to", head)
         return event
@@ -143,7 +132,7 @@ class Event(_KeptOrigin):
 
     def follows(self, head: JournalHead | None) -> bool:
         """Tell whether the digest is that of this envelope after the head's digest."""
-        if getattr(self, "_chained_to", None) is head and self.made_from is not None:
+        if getattr(self, "_chained_to", _UNCHAINED) is head:
             return True
         return self.digest == _chained(head, self.envelope)
 

@@ -64,7 +64,9 @@ def fold(
     state: RunState, event: Event, bodies: Bodies, graph: ExecutableGraph | None, *, is_building: bool
 ) -> RunState:
     """Give the state after an event, or say which rule it breaks."""
-    kind = event.made_from.kind if event.made_from is not None else find_kind(event.kind, event.schema_digest)
+    # What this process made the bytes from, it need not read from them.
+    data = event.made_from
+    kind = find_kind(event.kind, event.schema_digest) if data is None else data.kind
     step = Step(
         state=state,
         event=event,
@@ -76,7 +78,8 @@ def fold(
     _check_chain(step)
     if kind is None:
         raise step.breach("kind", reason=UNSUPPORTED)
-    data = _data(step)
+    if data is None:
+        data = _data(step)
     _check_source(step)
     _check_status(step)
     _check_position(step, data)
@@ -96,12 +99,8 @@ def _check_chain(step: Step) -> None:
 
 
 def _data(step: Step) -> EventData:
-    """Read the data, unless this process made the bytes from it."""
-    event = step.event
-    if event.made_from is not None:
-        return event.made_from
     try:
-        return parse_data(step.kind, event.data)
+        return parse_data(step.kind, step.event.data)
     except InvalidValueError as error:
         raise step.breach("kind", reason=error.reason) from error
 

@@ -100,7 +100,10 @@ def retry_instant(failure: Failure, recorded_at: Timestamp) -> Timestamp | None:
 
 def with_entry(mapping: Mapping[_K, _V], key: _K, value: _V) -> Mapping[_K, _V]:
     """Give a mapping with one entry put in; the old one stays as it is."""
-    return MappingProxyType({**mapping, key: value})
+    # A proxy's own copy takes the hashes along, which are Python's to compute.
+    entries = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
+    entries[key] = value
+    return MappingProxyType(entries)
 
 
 def _may_start_after(last: NodeAttempt, step: Step) -> bool:

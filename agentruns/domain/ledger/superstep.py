@@ -1,6 +1,11 @@
-"""The commit of a superstep: completions, a barrier whose successor begins at once, and starts, in this order."""
+"""The commit of a superstep: completions, a barrier whose successor begins at once, and starts, in this order.
+
+Or completions and the barrier that ends the run.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from attrs import frozen
 
@@ -17,6 +22,8 @@ from agentruns.domain.ledger.data import (
     NodeAttemptStarted,
     NodeAttemptSucceeded,
 )
+from agentruns.domain.ledger.endings import succeed
+from agentruns.domain.ledger.outcomes import StoredSuccess
 from agentruns.domain.ledger.rows import CheckpointRow, ResultRow, StartRow
 from agentruns.domain.ledger.rules_nodes import retry_instant
 from agentruns.domain.ledger.state import RunState
@@ -44,6 +51,20 @@ class BarrierIds:
 
 
 @frozen(kw_only=True)
+class Ending:
+    """Name the barrier that ends the run, and its checkpoint.
+
+    Attributes:
+        success: gives what the run ends with, for the state that the completions lead to and the stamp; the same for
+            the same. ``None`` where the run cannot end with this commit: then it is left as the completions leave it.
+    """
+
+    event_id: EventId
+    checkpoint_id: CheckpointId
+    success: Callable[[RunState, Timestamp], StoredSuccess | None]
+
+
+@frozen(kw_only=True)
 class Start:
     """Start the next attempt of a node."""
 
@@ -64,6 +85,7 @@ class SuperstepDraft:
         barrier: there when the next superstep begins with this commit.
         plan: what :meth:`planned` gave; without it the barrier is planned while building. Without a barrier it is kept
             with the state that the completions lead to.
+        ending: there when the run may end with this commit.
         starts: in the order of their nodes.
     """
 
@@ -73,6 +95,7 @@ class SuperstepDraft:
     completions: tuple[Completion, ...] = ()
     barrier: BarrierIds | None = None
     plan: BarrierPlan | None = None
+    ending: Ending | None = None
     starts: tuple[Start, ...] = ()
 
     def build(self, stamp: Timestamp) -> DraftedCommit:
@@ -89,6 +112,8 @@ class SuperstepDraft:
             builder.state.keep_plan(self.graph, self.plan)
         if self.barrier is not None:
             self._continue(builder, self.barrier)
+        if self.ending is not None:
+            self._end(builder, self.ending)
         for start in self.starts:
             _start(builder, start)
         return builder.finish()
@@ -96,8 +121,10 @@ class SuperstepDraft:
     @property
     def size(self) -> int:
         """Bytes of the bodies that the commit brings."""
-        size = sum(len(each.body.canonical) for each in self.completions)
-        return size if self.barrier is None or self.plan is None else size + self.plan.state.size
+        size, plan = sum(len(each.body.canonical) for each in self.completions), self.plan
+        if plan is None or (self.barrier is None and self.ending is None):
+            return size
+        return size + plan.state.size + (0 if plan.output is None else plan.output.size)
 
     @property
     def completes_superstep(self) -> bool:
@@ -123,6 +150,17 @@ class SuperstepDraft:
 
     def _builder(self, stamp: Timestamp) -> CommitBuilder:
         return CommitBuilder(before=self.state, graph=self.graph, epoch=int(self.epoch), stamp=stamp)
+
+    def _end(self, builder: CommitBuilder, ending: Ending) -> None:
+        outcome = ending.success(builder.state, builder.stamp)
+        if outcome is not None:
+            succeed(
+                builder,
+                self.graph,
+                event_id=ending.event_id,
+                checkpoint_id=ending.checkpoint_id,
+                outcome=outcome,
+            )
 
     def _continue(self, builder: CommitBuilder, ids: BarrierIds) -> None:
         plan = builder.state.barrier(self.graph)

@@ -25,6 +25,7 @@ from agentruns.errors import BarrierRejectedError, InvariantError, StaleHeadErro
 from agentruns.runtime.committer import CommitPlan, CommitResult
 from agentruns.runtime.driver.batches import dispatchable, first_batch, width_of
 from agentruns.runtime.driver.completions import completions_of
+from agentruns.runtime.driver.ending import commit_superstep, ending_of, handoff_of, has_ended
 from agentruns.runtime.driver.execution import BatchEnd, BatchExecution
 from agentruns.runtime.driver.fusing import EVENTS_OF_A_NODE, Fusing
 from agentruns.runtime.driver.node_task import NodeTask
@@ -43,7 +44,6 @@ from agentruns.runtime.driver.report import GraphDriveReport
 from agentruns.runtime.lease_keeper import LeaseKeeper
 from agentruns.runtime.replay import ReplayedRun
 from agentruns.runtime.result_limit import state_bytes
-from agentruns.runtime.settled_waits import read_settled
 from agentruns.runtime.shutdown import ShutdownSignal
 from agentruns.runtime.telemetry.counts import superstep_committed
 from agentruns.runtime.telemetry.drives import run_verified
@@ -69,6 +69,7 @@ class Drive:
         self.state: RunState
         self.graph: ExecutableGraph
         self.intent: AgentAdmissionIntent
+        self._ended: LifecycleBarrierReady | None = None
 
     async def run(self) -> GraphDriveOutcome:
         """Drive until something must be decided elsewhere; nothing is executed before the record has verified."""
@@ -78,6 +79,8 @@ class Drive:
         while True:
             if started:
                 end, started = await self._execute(started)
+                if self._ended is not None:
+                    return self._ended
                 if end is BatchEnd.STOPPED:
                     return await self._give_back(Cancelled())
                 continue
@@ -150,14 +153,7 @@ class Drive:
 
     async def _execute(self, batch: tuple[NodeId, ...]) -> tuple[BatchEnd, tuple[NodeId, ...]]:
         """Call the code of nodes whose starts this drive has committed, once for each start."""
-        seconds = self._options.node_execution_timeout.total_seconds()
-        read_waits = partial(read_settled, self._parts.store, self.state)
-        tasks = [
-            NodeTask(
-                self.graph, self.state, node_id, seconds=seconds, read_waits=read_waits, threads=self._parts.threads
-            )
-            for node_id in batch
-        ]
+        tasks = self._parts.begun(self.graph, self.state, batch)
         execution = BatchExecution(tasks, options=self._options, report=self._report, commit_prefix=self._commit_prefix)
         watched = self._parts.watch.begin(self._report, tasks)
         try:
@@ -210,6 +206,7 @@ class Drive:
             may_start=not (self._shutdown.is_draining or self._parts.threads.are_exhausted),
             events_left=self._events_left,
             starts=self._starts,
+            ending=lambda plan: ending_of(plan, self.intent, self._parts.success),
             now=self._now,
             maximum_result_bytes=self._options.replay.maximum_barrier_result_bytes,
         )
@@ -225,12 +222,14 @@ class Drive:
         """Commit, and name the nodes whose code may now be called: those whose starts were answered *committed*."""
         plan = CommitPlan(fence=self._keeper.fence, head=self._head, build=draft.build, size=draft.size)
         try:
-            result = await self._parts.committer.commit(plan)
+            result = await commit_superstep(self._parts.committer, plan, self._keeper, may_end=draft.ending is not None)
         except StaleHeadError:
             return await self._overtaken(draft)
         if result.outcome is None:
             return await self._replan(draft, result)
-        if result.outcome is MutationOutcome.IDEMPOTENT:
+        if has_ended(result):
+            self._ended = handoff_of(draft, result)
+        elif result.outcome is MutationOutcome.IDEMPOTENT:
             # The starts among these facts are in flight: nobody knows whether their code runs.
             await self._catch_up()
             return ()
@@ -241,8 +240,8 @@ class Drive:
         self.state = result.draft.state
         if result.held is not None:
             self._keeper.extended(result.held)
-        self._report.count(draft, events=len(result.draft.events))
-        superstep_committed(draft)
+        self._report.count(result.draft)
+        superstep_committed(draft, has_barrier=result.draft.checkpoint is not None)
 
     async def _overtaken(self, draft: SuperstepDraft) -> tuple[NodeId, ...]:
         """Fold what the control plane wrote. After a request to cancel, what is not committed is dropped."""

@@ -9,6 +9,7 @@ from agentruns.domain.ledger.documents import DRIVER_EVENT
 from agentruns.runtime.committer import RunCommitter
 from agentruns.runtime.driver.computing import computing_threads
 from agentruns.runtime.driver.drive import Drive
+from agentruns.runtime.driver.ending import SuccessAtOnce
 from agentruns.runtime.driver.loop_watch import LoopWatch
 from agentruns.runtime.driver.node_task import NodeTask
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
@@ -40,6 +41,11 @@ class GraphDriveResult:
 class DurableGraphDriver:
     """Advance claimed runs on durable evidence.
 
+    Args:
+        committer: shared with the lifecycle, so that their commits share statements.
+        success: what a lifecycle lets a run end with in the commit of its last completion; without it every end is
+            handed on.
+
     Raises on construction:
         SchemaUnavailableError: the registry lacks the exact schema of the driver's events.
         InvalidOptionError: the options contradict the store's.
@@ -52,6 +58,7 @@ class DurableGraphDriver:
         options: DurableGraphDriverOptions | None = None,
         *,
         committer: RunCommitter | None = None,
+        success: SuccessAtOnce | None = None,
     ) -> None:
         self.options = options or DurableGraphDriverOptions()
         self.options.check_against(store.options)
@@ -67,6 +74,7 @@ class DurableGraphDriver:
             computing=computing,
             watch=LoopWatch(store.options.lease_duration.total_seconds() / 3),
             options=self.options,
+            success=success,
         )
 
     @property
@@ -82,8 +90,9 @@ class DurableGraphDriver:
     async def drive(self, keeper: LeaseKeeper, shutdown: ShutdownSignal) -> GraphDriveResult:
         """Drive the run whose lease ``keeper`` keeps, until something must be decided elsewhere.
 
-        The lease is kept with the outcomes that are handed on (``LifecycleBarrierReady``, ``Blocked``,
-        ``CancellationRequested``) and given back with the others. After an exception it is the caller's to release.
+        The lease is kept with the outcomes that are handed on (``LifecycleBarrierReady`` unless its commit is done,
+        ``Blocked``, ``CancellationRequested``) and given back with the others. After an exception it is the caller's to
+        release.
 
         Raises:
             RunQuarantinedError: the record contradicts itself, and the run is isolated now.

@@ -11,7 +11,7 @@ from agentruns.domain.graph.barrier import BarrierDisposition, BarrierPlan
 from agentruns.domain.graph.results import NodeResult
 from agentruns.domain.ids import CheckpointId, EventId
 from agentruns.domain.ledger.classify import Completed, Dispatchable, DispatchGround, ReadyNodesPlan, classify
-from agentruns.domain.ledger.superstep import BarrierIds, Start, SuperstepDraft
+from agentruns.domain.ledger.superstep import BarrierIds, Ending, Start, SuperstepDraft
 from agentruns.domain.scalars import NodeId
 from agentruns.domain.timestamps import Timestamp
 from agentruns.runtime.driver.batches import dispatchable
@@ -30,6 +30,7 @@ class Fusing:
         may_start: whether nobody wants the process to end.
         events_left: what the drive may still write.
         starts: mints the starts of the first batch of some nodes.
+        ending: names the barrier that ends the run as a plan says; ``None`` where that takes a commit of its own.
         now: gives an instant that the database's clock has passed.
         maximum_result_bytes: of the results that a barrier is planned from.
     """
@@ -38,6 +39,7 @@ class Fusing:
     may_start: bool
     events_left: int
     starts: Callable[[Sequence[NodeId], int], tuple[Start, ...]]
+    ending: Callable[[BarrierPlan], Ending | None]
     now: Callable[[], Timestamp]
     maximum_result_bytes: int
 
@@ -67,7 +69,8 @@ class Fusing:
             return draft
         if plan.disposition is BarrierDisposition.CONTINUE:
             return self.with_barrier(draft, plan)
-        return copy_with(draft, {"plan": plan})
+        may_end = plan.disposition is BarrierDisposition.TERMINAL and len(draft.completions) < self.events_left
+        return copy_with(draft, {"plan": plan, "ending": self.ending(plan) if may_end else None})
 
     def with_barrier(self, draft: SuperstepDraft, plan: BarrierPlan) -> SuperstepDraft:
         """Add a barrier, and the first batch of the superstep that it begins."""

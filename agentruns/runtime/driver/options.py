@@ -41,7 +41,8 @@ class DurableGraphDriverOptions:
         cancellation_poll_interval: how soon a request to cancel is seen.
         cancellation_grace_period: what a node gets to end by itself after the signal.
         mutation_attempts: how often a commit is planned anew after others have moved the run.
-        fuse_supersteps: commit completions, barrier and next starts in one statement; the record is the same without.
+        fuse_supersteps: commit completions, barrier and next starts, or the run's end, in one statement; the record is
+            the same without.
         reuse_verified_prefix: fold only what came after what this driver has folded itself; a change below that is then
             found by the next process, or by an audit.
         node_threads: threads for nodes that are plain functions.

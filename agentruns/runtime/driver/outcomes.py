@@ -12,7 +12,7 @@ from agentruns.domain.ids import EventId
 from agentruns.domain.ledger.classify import Exhausted, Failed, InFlight, ReadyNodesPlan
 from agentruns.domain.ledger.state import RunState
 from agentruns.domain.timestamps import Timestamp
-from agentruns.runtime.committer import CommitPlan
+from agentruns.runtime.committer import CommitPlan, CommitResult
 
 _BLOCKING: Final = frozenset({InFlight, Failed, Exhausted})
 
@@ -53,6 +53,8 @@ class GraphBlockers:
 class HandoffCommit:
     """Hold the one commit that a handoff is for: whoever repeats it sends the same ids and the same evidence."""
 
+    #: Set where the drive itself has sent it, with the completions before it.
+    done: CommitResult | None = field(default=None, repr=False)
     _plan: CommitPlan | None = field(default=None, init=False, repr=False)
 
     def planned(self, make: Callable[[], CommitPlan]) -> CommitPlan:
@@ -74,16 +76,16 @@ class LifecycleBarrierReady(_Handoff):
     """Every node of the step is done and the run waits or has succeeded. The lease is kept: commit at once.
 
     Attributes:
-        state: the run at the head where the plan was made.
+        state: the run at the head where the plan was made; where the drive has committed the end, at that one.
         plan: what the barrier does.
         event_id: of the event that will say so, the same over retries.
-        commit: planned once, the same over retries.
+        commit: planned once, the same over retries; or done already, and the lease is gone with it.
     """
 
     state: RunState
     plan: BarrierPlan
     event_id: EventId
-    commit: HandoffCommit = field(factory=HandoffCommit, init=False, eq=False, repr=False)
+    commit: HandoffCommit = field(factory=HandoffCommit, eq=False, repr=False)
 
 
 @frozen(kw_only=True)

@@ -26,11 +26,14 @@ from agentruns.errors import CorruptDataError, InvariantError, LeaseLostError, R
 from agentruns.runtime.committer import RunCommitter
 from agentruns.runtime.driver.completions import failed_attempt
 from agentruns.runtime.driver.computing import computed
+from agentruns.runtime.driver.ending import SuccessAtOnce
 from agentruns.runtime.driver.loop_watch import LoopWatch
+from agentruns.runtime.driver.node_task import NodeTask
 from agentruns.runtime.driver.options import DurableGraphDriverOptions
 from agentruns.runtime.driver.threads import NodeThreads
 from agentruns.runtime.replay import ReplayedRun, RunReader
 from agentruns.runtime.result_limit import check_result_bytes, result_bytes, state_bytes
+from agentruns.runtime.settled_waits import read_settled
 from agentruns.runtime.store import AgentRunStore
 from agentruns.runtime.telemetry.counts import run_quarantined
 from agentruns.store.journal import RunHistory
@@ -47,6 +50,7 @@ class DriveParts:
     Attributes:
         threads: for nodes.
         computing: for what the driver itself computes from large documents.
+        success: gives what a run ends with in the commit of its last completion.
     """
 
     store: AgentRunStore
@@ -56,6 +60,7 @@ class DriveParts:
     computing: NodeThreads
     watch: LoopWatch
     options: DurableGraphDriverOptions
+    success: SuccessAtOnce | None
 
     async def read(self, fence: RunFence, *, history: RunHistory | None = None) -> ReplayedRun:
         """Fold the run's record; one that contradicts itself isolates the run under the live fence.
@@ -129,6 +134,15 @@ class DriveParts:
             raise StaleHeadError(tenant_id=fence.tenant_id, run_id=fence.run_id, reason="recovery")
         reason = word if word in ("no_lease", "expired") else "stale_fence"
         raise LeaseLostError(tenant_id=fence.tenant_id, run_id=fence.run_id, reason=reason)
+
+    def begun(self, graph: ExecutableGraph, state: RunState, batch: Sequence[NodeId]) -> list[NodeTask]:
+        """Begin to call the code of nodes that a drive has started."""
+        seconds = self.options.node_execution_timeout.total_seconds()
+        read_waits = partial(read_settled, self.store, state)
+        return [
+            NodeTask(graph, state, node_id, seconds=seconds, read_waits=read_waits, threads=self.threads)
+            for node_id in batch
+        ]
 
     def check_threads(self, graph: ExecutableGraph, batch: Sequence[NodeId]) -> None:
         """Refuse to start a node that needs a thread when nodes that never ended hold all of them.

@@ -6,7 +6,7 @@ import time
 
 from attrs import define, field, frozen
 
-from agentruns.domain.ledger.superstep import SuperstepDraft
+from agentruns.domain.ledger.commit import DraftedCommit
 
 
 @frozen(kw_only=True)
@@ -59,6 +59,8 @@ class GraphDriveReport:
         replay: of the fold before the drive's first step.
         commits: statements that committed something for this run.
         fused_commits: those that held more than one kind of fact.
+        barriers_committed: those that a superstep begins with, and the last one, where the run ended with the commit
+            of its last completion.
         mutation_retries: commits that had to be planned anew.
         abandoned_nodes: names of nodes that did not end when they were asked to.
         loop_stalls: times in which the event loop did not run for a third of a lease.
@@ -81,17 +83,17 @@ class GraphDriveReport:
     duration: float = 0.0
     _began: float = field(factory=time.monotonic, repr=False, eq=False)
 
-    def count(self, draft: SuperstepDraft, *, events: int) -> None:
-        """Add a commit that was answered *committed*."""
-        kinds = bool(draft.completions) + (draft.barrier is not None) + bool(draft.starts)
+    def count(self, committed: DraftedCommit) -> None:
+        """Add a commit of this drive."""
+        has_barrier = committed.checkpoint is not None
         self.commits += 1
-        self.fused_commits += kinds > 1
-        self.durable_events += events
-        self.node_attempts_completed += len(draft.completions)
-        self.barriers_committed += draft.barrier is not None
-        self.node_attempts_started += len(draft.starts)
-        self.node_batches_started += bool(draft.starts)
-        self.maximum_nodes_in_batch = max(self.maximum_nodes_in_batch, len(draft.starts))
+        self.fused_commits += bool(committed.results) + has_barrier + bool(committed.starts) > 1
+        self.durable_events += len(committed.events)
+        self.node_attempts_completed += len(committed.results)
+        self.barriers_committed += has_barrier
+        self.node_attempts_started += len(committed.starts)
+        self.node_batches_started += bool(committed.starts)
+        self.maximum_nodes_in_batch = max(self.maximum_nodes_in_batch, len(committed.starts))
 
     def finish(self) -> None:
         """Fix the duration."""

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from agentruns.store.transient import Transient
 
 
-def superstep_committed(draft: SuperstepDraft) -> None:
-    """Count a commit of a drive that was answered *committed*, with the starts and completions of its nodes."""
+def superstep_committed(draft: SuperstepDraft, *, has_barrier: bool) -> None:
+    """Count a commit of a drive, with the starts and completions of its nodes."""
     recording = STATE.recording
     if recording is None:
         return
     graph = draft.graph.definition.identity.capability.name.text
     recording.add("agentruns.commits", graph=graph)
-    if bool(draft.completions) + bool(draft.barrier) + bool(draft.starts) > 1:
+    if bool(draft.completions) + has_barrier + bool(draft.starts) > 1:
         recording.add("agentruns.commits.fused", graph=graph)
-    if draft.barrier is not None:
+    if has_barrier:
         recording.add("agentruns.barriers", graph=graph)
     for completion in draft.completions:
         node_id = completion.node_id.text

@@ -298,7 +298,8 @@ def test_DRV_18_at_every_turn_the_carried_state_is_the_fold_of_what_is_stored(
             turns += 1
         assert turns >= 1
         by_head = {state.head: state for state in await refolded(world, run_id)}
-        assert len({state.head for state in carried}) >= 4
+        # The end of the run comes with its last completion, if they may share a commit: then no turn is between them.
+        assert len({state.head for state in carried}) >= (3 if fuses else 4)
         assert [state for state in carried if state != by_head[state.head]] == []
 
     siblings = {"a": once, "b": lambda _context: {"b": 1}, "c": lambda _context: {"c": 1}}

@@ -173,7 +173,7 @@ def test_results_of_the_limit_are_fused(in_world: InWorld) -> None:
     async def work(world: DriveWorld) -> None:
         await world.driven(await world.submitted())
         size = await stored_result_bytes(world)
-        for limit, fused in ((size, 1), (8 * size, 1)):
+        for limit, fused in ((size, 2), (8 * size, 2)):
             run_id = await world.submitted()
             result = await loop_with(world, limit).run(await world.claimed(run_id), world.shutdown)
             assert (result.outcome, result.report.fused_commits) == (AgentLoopOutcome.SUCCEEDED, fused)

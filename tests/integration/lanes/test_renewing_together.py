@@ -99,8 +99,9 @@ def test_DRV_21_renewals_cost_at_most_two_statements_an_interval_for_any_number_
                 while renewals_of(texts) < 3:  # where the machine stood still
                     await asyncio.sleep(0.05)
             passed = (time.monotonic() - began) / INTERVAL.total_seconds()
-        # Whoever began at another time is taken along once, and from then on all are due together.
-        assert 3 <= renewals_of(texts) <= passed + 1.6
+        # Whoever began at another time is taken along once, and from then on all are due together: on a quiet machine
+        # that makes one in each interval and one more.
+        assert 3 <= renewals_of(texts) <= 2 * passed
         rows = await world.rows(
             "SELECT lease_expires_at - lease_renewed_at AS granted, lease_expires_at > clock_timestamp() AS lives,"
             " lease_renewed_at > lease_acquired_at AS is_renewed FROM agentruns.runs"

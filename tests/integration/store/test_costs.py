@@ -132,7 +132,7 @@ async def supervision(world: DriveWorld) -> Operation:
         (release, 1),
         (observation, 1),
         (start, 1),
-        (drive_of_three_nodes, 5),  # a start, what lies between two nodes twice, the last completion, the end
+        (drive_of_three_nodes, 4),  # a start, what lies between two nodes twice, the last completion with the end
         (cancellation, 2),  # the run, and the decision
         (supervision, 3),  # deadlines, interrupts that expired, and timers
     ],

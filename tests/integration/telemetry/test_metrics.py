@@ -59,16 +59,16 @@ def test_a_submission_and_a_drive_of_three_nodes(in_world: InWorld, points_of: P
             (GRAPH, node_id, "returned"): 1 for node_id in "abc"
         }
         assert points_of("agentruns.commits", "graph") == {(GRAPH,): 4}
-        assert points_of("agentruns.commits.fused", "graph") == {(GRAPH,): 2}
-        assert points_of("agentruns.barriers", "graph") == {(GRAPH,): 2}
+        assert points_of("agentruns.commits.fused", "graph") == {(GRAPH,): 3}
+        assert points_of("agentruns.barriers", "graph") == {(GRAPH,): 3}
         assert points_of("agentruns.batch.width", "graph") == {(GRAPH,): 3}
         assert points_of("agentruns.replay.events", "graph") == {(GRAPH,): 1}
         assert points_of("agentruns.replay.supersteps", "graph") == {(GRAPH,): 0}
         assert points_of("agentruns.replay.prefix_hits", "graph") == {(GRAPH,): 0}
         assert points_of("agentruns.replay.duration", "graph") == {(GRAPH,): 1}
         assert points_of("agentruns.runs.finished", "status") == {("succeeded",): 1}
-        # The admission; four commits of the drive and the one that ended the run.
-        assert points_of("agentruns.set.items", "lane") == {("admissions",): 1, ("commits",): 5}
+        # The admission; four commits of the drive, the last of which ended the run.
+        assert points_of("agentruns.set.items", "lane") == {("admissions",): 1, ("commits",): 4}
         assert points_of("agentruns.set.alone", "lane", "cause") == {}
         assert points_of("agentruns.lease.lost", "outcome") == {}
 

@@ -104,7 +104,7 @@ def test_a_run_is_a_trace_of_its_own_that_is_linked_to_its_submitters_span(
             "agentruns.count": 1,
         }
         assert attributes(drive) == of_run(
-            run_id, **GRAPH, superstep=0, epoch=1, outcome="succeeded", commits=4, events=8, attempts=3
+            run_id, **GRAPH, superstep=0, epoch=1, outcome="succeeded", commits=4, events=9, attempts=3
         )
         assert attributes(telemetry.one("agentruns.replay")) == of_run(
             run_id, **GRAPH, superstep=0, events=1, supersteps=0, windows=1

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from attrs import define
+from attrs import define, field
 
 from agentruns.domain.admission import AgentAdmissionIntent
 from agentruns.domain.digests import Digest
 from agentruns.domain.status import RunStatus
 from agentruns.domain.wire import decode
-from agentruns.errors import CorruptDataError, SchemaRejectedError
-from agentruns.runtime.verification import DecodedAdmissions, RunVerifier
+from agentruns.errors import CorruptDataError, InvalidValueError, SchemaRejectedError
+from agentruns.runtime.decoded_admissions import OVERHEAD, DecodedAdmissions
+from agentruns.runtime.verification import RunVerifier
 from agentruns.testing import samples
 
 
@@ -26,6 +27,7 @@ class Deployment:
 
     graph: Any
     refused: str
+    admissions: DecodedAdmissions = field(factory=DecodedAdmissions)
 
     @property
     def schemas(self) -> Deployment:
@@ -55,7 +57,7 @@ def test_an_output_that_its_schema_refuses_is_corrupt_and_an_input_is_refused(re
 
 def test_decoded_admissions_are_kept_within_their_bound() -> None:
     intents = [samples.admission_request(number).intent for number in (1, 2, 3)]
-    kept = DecodedAdmissions(maximum_bytes=2 * len(intents[0].canonical))
+    kept = DecodedAdmissions(maximum_bytes=2 * (OVERHEAD + len(intents[0].canonical)))
     first = kept(intents[0].digest, intents[0].canonical)
     assert first == intents[0]
     second = kept(intents[1].digest, intents[1].canonical)
@@ -63,3 +65,15 @@ def test_decoded_admissions_are_kept_within_their_bound() -> None:
     kept(intents[2].digest, intents[2].canonical)
     assert kept(intents[0].digest, b"never read") is first
     assert kept(intents[1].digest, intents[1].canonical) is not second
+
+
+def test_a_body_stands_for_a_kept_record_only_if_it_has_its_bytes() -> None:
+    intent = samples.admission_request(1).intent
+    kept = DecodedAdmissions()
+    kept.keep(intent)
+    assert kept.read(intent.canonical) is intent
+    other = samples.admission_request(2).intent
+    found = kept.read(other.canonical)
+    assert (found, found is not intent, kept.read(other.canonical) is found) == (other, True, True)
+    with pytest.raises(InvalidValueError):
+        kept.read(intent.canonical.replace(b'"run_id"', b'"run_ib"', 1))

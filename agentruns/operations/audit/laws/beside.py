@@ -21,7 +21,7 @@ from agentruns.operations.audit.laws.chain import events_of
 from agentruns.operations.audit.laws.derived import derived, ids_of
 from agentruns.operations.audit.scope import Key
 from agentruns.operations.audit.snapshot import Snapshot
-from agentruns.runtime.verification import DecodedAdmissions
+from agentruns.runtime.decoded_admissions import DecodedAdmissions
 from agentruns.runtime.whole_calls import CallChecks
 from agentruns.runtime.whole_run_checks import RunChecks
 from agentruns.store.ends import Ends, RunLookup

@@ -77,10 +77,10 @@ class FoldLaw:
             raise CorruptDataError(component="runs.graph_definition_digest")
         installed = self._installed(Digest(pinned))
         if installed is not None:
-            return RunFold(seed, installed, self._admissions, _LIMIT)
+            return RunFold(seed, installed, self._admissions.read, _LIMIT)
         self.unproven += 1
         graph, reducer = recorded_graph(await self._definition(snapshot, seed.tenant_id, Digest(pinned)))
-        return RecordedFold(seed, graph, self._admissions, _LIMIT, reducer=reducer)
+        return RecordedFold(seed, graph, self._admissions.read, _LIMIT, reducer=reducer)
 
     async def _folded(self, snapshot: Snapshot, fold: RunFold, window: Window, history: RunHistory) -> None:
         reading = HistoryReading(store=snapshot, threads=self._threads, bounds=ReadingBounds(), fold=fold)
