@@ -52,5 +52,5 @@ class WakeUps:
         """Tell the workers of a schema of tenants, and who waits of ends, in one statement; say how often."""
         told = [(channel_of(schema), payload) for payload in payloads_of(tenants)]
         told += [(ends_channel_of(schema), payload) for payload in ends_payloads_of(ended)]
-        self._work.execute(statements.notify(), statements.PAYLOADS.parameters(told))
+        self._work.rows(statements.notify(), statements.PAYLOADS.parameters(told))
         return len(told)
