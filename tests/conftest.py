@@ -8,12 +8,11 @@ A role that is no superuser owns the template, and another one is granted what a
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
@@ -149,16 +148,6 @@ def _content_of_template() -> str:
     manifest = files("agentruns.migrations").joinpath("manifest.json").read_bytes()
     granted = ", ".join(map(str, sorted(expected(Role.RUNTIME))))
     return hashlib.sha256(manifest + granted.encode()).hexdigest()[:16]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, Any, Any]:
-    """Look for no garbage among what stays: what is imported, and the tests themselves."""
-    gc.disable()
-    collected = yield
-    gc.freeze()
-    gc.enable()
-    return collected
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
