@@ -71,6 +71,7 @@ class Server:
         self._runner = runner
         self._template = f"agentruns_{_content_of_template()}"
         self._names = (f"test_{os.getpid()}_{number}" for number in count())
+        self.clones = set[str]()
         self._admin: asyncpg.Connection[Any] = runner.run(self._connect())
 
     def url(self, database: str, *, role: str | None = None) -> str:
@@ -87,7 +88,8 @@ class Server:
 
     def clone(self) -> str:
         """Make a database that is migrated to the head."""
-        return self._create(self._template)
+        self.clones.add(name := self._create(self._template))
+        return name
 
     def empty(self) -> str:
         """Make a database without anything of ours."""
@@ -100,10 +102,11 @@ class Server:
         """Migrate the template unless another worker or session has; drop what killed sessions left behind."""
         self.execute(f"SELECT pg_advisory_lock({_LOCK})")
         try:
-            databases = self._databases()
+            databases = self._all("SELECT datname FROM pg_database")
             if self._template not in databases:
                 self.drop(_BUILDING)
-                self._make_roles()
+                for role in {OWNER, RUNTIME}.difference(self._all("SELECT rolname FROM pg_roles")):
+                    self.execute(f"CREATE ROLE {role} LOGIN")
                 self.execute(f"CREATE DATABASE {_BUILDING}")
                 self.execute(f"GRANT CREATE ON DATABASE {_BUILDING} TO {OWNER}")
                 self._runner.run(self._migrate(_BUILDING))
@@ -118,10 +121,8 @@ class Server:
         self._runner.run(self._admin.close())
 
     async def _connect(self) -> asyncpg.Connection[Any]:
-        query = self._base.query
-        return await asyncpg.connect(
-            host=str(query["host"]), port=int(str(query["port"])), user=self._base.username, database="postgres"
-        )
+        host, port = str(self._base.query["host"]), int(str(self._base.query["port"]))
+        return await asyncpg.connect(host=host, port=port, user=self._base.username, database="postgres")
 
     async def _migrate(self, database: str) -> None:
         engine = create_async_engine(self.url(database), poolclass=NullPool)
@@ -132,21 +133,14 @@ class Server:
             await connection.run_sync(grants.apply, grants.GrantedRoles(runtime=RUNTIME))
         await engine.dispose()
 
-    def _make_roles(self) -> None:
-        rows = self._runner.run(self._admin.fetch("SELECT rolname FROM pg_roles"))
-        existing = {row["rolname"] for row in rows}
-        for role in {OWNER, RUNTIME} - existing:
-            self.execute(f"CREATE ROLE {role} LOGIN")
-
     def _create(self, template: str) -> str:
         name = next(self._names)
         # Files in memory are copied, and dropped again, in two thirds of the time that logging their pages takes.
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return name
 
-    def _databases(self) -> list[str]:
-        rows = self._runner.run(self._admin.fetch("SELECT datname FROM pg_database"))
-        return [row["datname"] for row in rows]
+    def _all(self, statement: str) -> list[str]:
+        return [row[0] for row in self._runner.run(self._admin.fetch(statement))]
 
 
 def _content_of_template() -> str:

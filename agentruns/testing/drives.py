@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import Factory, define, field
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from agentruns.domain.admission import AgentAdmissionBudgetLayer
@@ -109,6 +109,11 @@ class DriveWorld:
     executables: ExecutableGraphRegistry
     shutdown: ShutdownSignal = field(factory=ShutdownSignal)
     store_url: str = field(default=Factory(lambda self: self.url, takes_self=True))
+    _engine: AsyncEngine = field(init=False, repr=False, eq=False)
+
+    @_engine.default
+    def _connecting_each_time(self) -> AsyncEngine:
+        return create_async_engine(self.url, poolclass=NullPool)
 
     def request(self, given: JsonTree = None, *, limits: BudgetLimits | None = None) -> DurableAgentAdmissionRequest:
         """Make a request for a run of the graph, with fresh ids and an empty state; by default its input is empty."""
@@ -142,13 +147,10 @@ class DriveWorld:
 
     async def rows(self, statement: str, **values: Any) -> list[Any]:
         """Read, or damage, rows behind the library's back: as a superuser, without triggers."""
-        engine = create_async_engine(self.url, poolclass=NullPool)
-        async with engine.begin() as connection:
+        async with self._engine.begin() as connection:
             await connection.execute(text("SET LOCAL session_replication_role = replica"))
             result = await connection.execute(text(statement), values)
-            found = list(result.all()) if result.returns_rows else []
-        await engine.dispose()
-        return found
+            return list(result.all()) if result.returns_rows else []
 
     async def everything(self) -> list[tuple[str, str]]:
         """Read every row of every table as text: equal before and after what changes nothing."""

@@ -1,44 +1,70 @@
-"""The dialect as jsonschema implements it, imported without its parser of IRIs, which takes seconds to be made.
+"""The dialect as jsonschema implements it, imported without what only checks a format.
 
-jsonschema makes that parser when it is imported, whether or not any schema has the format ``iri``. Here it is made when
-it is asked first: :func:`prepare_format` asks, when a registry is built whose documents need it.
+jsonschema imports the parsers of all formats when it is imported itself, whether or not any schema has one: that of
+IRIs takes seconds to be made, and that of durations imports a library of dates. Here they are imported when they are
+asked first: :func:`prepare_format` asks, when a registry is built whose documents need it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 __all__ = ["FORMAT_CHECKER", "Draft202012Validator", "ValidationError", "Validator", "extend", "prepare_format"]
 
-_PARSER: Final = "rfc3987_syntax"
+
+class DurationParsingException(ValueError):  # noqa: N818 - as isoduration calls it
+    """Stand in for isoduration's own, which jsonschema names before it is imported."""
 
 
-def _is_valid_syntax(term: str, value: str) -> bool:
-    return bool(import_module(_PARSER).is_valid_syntax(term, value))
+def _later(module: str, name: str) -> Callable[..., Any]:
+    """Give a function that imports another one and calls it."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return getattr(import_module(module), name)(*arguments, **named)
+
+    return call
+
+
+def _parse_duration(text: str) -> Any:
+    isoduration = import_module("isoduration")
+    try:
+        return isoduration.parse_duration(text)
+    except isoduration.DurationParsingException as error:
+        raise DurationParsingException(*error.args) from error
+
+
+#: What jsonschema takes from each module.
+_DEFERRED: Final[dict[str, dict[str, Any]]] = {
+    "isoduration": {"parse_duration": _parse_duration, "DurationParsingException": DurationParsingException},
+    "rfc3986_validator": {"validate_rfc3986": _later("rfc3986_validator", "validate_rfc3986")},
+    "rfc3987_syntax": {"is_valid_syntax": _later("rfc3987_syntax", "is_valid_syntax")},
+    "webcolors": {name: _later("webcolors", name) for name in ("name_to_hex", "normalize_hex")},
+}
 
 
 @contextmanager
-def _parser_deferred() -> Iterator[None]:
-    """Put a stand-in where jsonschema looks for the parser; whoever imports it after the block gets the parser."""
-    if _PARSER in sys.modules or find_spec(_PARSER) is None:
-        yield
-        return
-    stand_in = ModuleType(_PARSER)
-    vars(stand_in)["is_valid_syntax"] = _is_valid_syntax
-    sys.modules[_PARSER] = stand_in
+def _parsers_deferred() -> Iterator[None]:
+    """Put stand-ins where jsonschema looks for parsers; whoever imports one after the block gets the parser."""
+    deferred = {
+        name: members for name, members in _DEFERRED.items() if name not in sys.modules and find_spec(name) is not None
+    }
+    for name, members in deferred.items():
+        stand_in = sys.modules[name] = ModuleType(name)
+        vars(stand_in).update(members)
     try:
         yield
     finally:
-        del sys.modules[_PARSER]
+        for name in deferred:
+            del sys.modules[name]
 
 
-with _parser_deferred():
+with _parsers_deferred():
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator

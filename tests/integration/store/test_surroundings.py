@@ -45,6 +45,11 @@ SURROUNDINGS: Final = {
 }
 
 
+@pytest.fixture(autouse=True)
+def clones_are_verified_once() -> None:
+    """Not here: each store verifies what it finds."""
+
+
 def payload(data: Any) -> JournalPayload:
     schema, kind = samples.schema_reference("evidence"), JournalEventKind("answer")
     return JournalPayload(schema=schema, kind=kind, data=BoundedJson.of(data))

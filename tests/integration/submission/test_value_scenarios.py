@@ -33,6 +33,11 @@ ONE_RUN = {"agent_admissions": 1, "agent_submission_keys": 1, "run_checkpoints":
 TOKYO = timezone(timedelta(hours=9))
 
 
+@pytest.fixture(autouse=True)
+def clones_are_verified_once() -> None:
+    """Not here: each store verifies what it finds."""
+
+
 def fresh() -> AgentSubmissionKey:
     return AgentSubmissionKey.generate()
 
