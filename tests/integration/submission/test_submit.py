@@ -36,7 +36,7 @@ COMMITTED, IDEMPOTENT = MutationOutcome.COMMITTED, MutationOutcome.IDEMPOTENT
 ONE_RUN = {"agent_admissions": 1, "agent_submission_keys": 1, "run_checkpoints": 1, "run_events": 1, "runs": 1}
 
 
-ROUNDS = 20
+ROUNDS = 50
 
 
 SUBMITTERS = 24
