@@ -50,8 +50,8 @@ def test_N4_a_claimed_run_is_driven_without_reading_it_again(in_world: InWorld) 
         assert [each.history is not None for each in held] == [True] * 3
         for each in held:
             assert (await world.loop.run(each, world.shutdown)).outcome is AgentLoopOutcome.SUCCEEDED
-        # The claim, and for each run its first start, a fused commit, the last completion and its end.
-        assert len(statements) == 1 + 3 * 4
+        # The claim, and for each run its first start, a fused commit, and the last completion with its end.
+        assert len(statements) == 1 + 3 * 3
 
     in_world(work, GRAPH, lease=LONG)
 
