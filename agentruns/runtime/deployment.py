@@ -27,6 +27,7 @@ from agentruns.runtime.deployment_graphs import DeployableGraph, DeploymentGraph
 from agentruns.runtime.deployment_open import OpenDeployment, tenant_id_of
 from agentruns.runtime.schema_sources import GraphSchema, SchemaSource, read_schema
 from agentruns.runtime.store import AgentRunStore
+from agentruns.runtime.worker_options import AgentWorkerOptions
 from agentruns.store.options import StoreOptions
 from agentruns.store.unit_of_work import UnitOfWork
 
@@ -143,11 +144,11 @@ async def opened_on(
     graphs: DeploymentGraphs,
     tenant: TenantId | str | Sequence[TenantId | str] | None,
     *,
-    made: type[OpenDeployment] = OpenDeployment,
+    worker_options: AgentWorkerOptions | None = None,
 ) -> OpenDeployment:
     """Publish graphs on a store that is open, and give what works there; as :meth:`Deployment.open`."""
     named = _given(tenant)
-    opened = made(store, graphs, tenants=named)
+    opened = OpenDeployment(store, graphs, tenants=named, worker_options=worker_options)
     lacking = await _lacking(store, graphs.definitions) if named is None else product(named, graphs.definitions)
     for tenant_id, graph in lacking:
         await opened.runs.publish(tenant_id, graph)

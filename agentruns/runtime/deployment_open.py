@@ -39,14 +39,23 @@ class OpenDeployment:
         store: the open store.
         graphs: what can be run.
         tenants: whose runs, each of which has the graphs; ``None`` for those of all tenants, of later ones too.
+        worker_options: of a worker that is made without any.
         runs: admits runs and reads them.
         waits: shows what runs wait for and answers it.
         reader: folds and verifies whole records.
         discovery: shows which runs are ready to be claimed, and who has some.
     """
 
-    def __init__(self, store: AgentRunStore, graphs: DeploymentGraphs, *, tenants: Sequence[TenantId] | None) -> None:
+    def __init__(
+        self,
+        store: AgentRunStore,
+        graphs: DeploymentGraphs,
+        *,
+        tenants: Sequence[TenantId] | None,
+        worker_options: AgentWorkerOptions | None = None,
+    ) -> None:
         self.store = store
+        self.worker_options = worker_options
         self.graphs = graphs
         self.tenants = None if tenants is None else tuple(tenants)
         self.runs = DurableAgentRuns(store, graphs.executables)
@@ -128,7 +137,7 @@ class OpenDeployment:
             executables,
             tenants=self.tenants,
             loop=loop,
-            options=options,
+            options=options or self.worker_options,
             fairness=fairness,
             on_event=on_event,
         )

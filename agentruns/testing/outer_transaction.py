@@ -17,12 +17,8 @@ from agentruns.domain.scalars import TenantId
 from agentruns.errors import InvalidOptionError, UnitOfWorkError
 from agentruns.runtime.deployment import Deployment, opened_on
 from agentruns.runtime.deployment_open import OpenDeployment
-from agentruns.runtime.driver.options import DurableGraphDriverOptions
-from agentruns.runtime.fair_shard import FairShard
 from agentruns.runtime.store import AgentRunStore
 from agentruns.runtime.transactions import AsyncTransaction
-from agentruns.runtime.worker import AgentWorker
-from agentruns.runtime.worker_events import OnWorkerEvent
 from agentruns.runtime.worker_options import AgentWorkerOptions
 from agentruns.store.options import StoreOptions
 from agentruns.store.transient import sqlstate_of
@@ -138,22 +134,6 @@ class _UnitInside(UnitOfWork):
             yield
 
 
-class _DeploymentInside(OpenDeployment):
-    """Drive one run at a time unless told otherwise."""
-
-    def make_worker(
-        self,
-        options: AgentWorkerOptions | None = None,
-        *,
-        driver_options: DurableGraphDriverOptions | None = None,
-        fairness: FairShard | None = None,
-        on_event: OnWorkerEvent | None = None,
-    ) -> AgentWorker:
-        return super().make_worker(
-            options or _ONE_BY_ONE, driver_options=driver_options, fairness=fairness, on_event=on_event
-        )
-
-
 @asynccontextmanager
 async def open_inside(
     deployment: Deployment,
@@ -180,7 +160,7 @@ async def open_inside(
     """
     graphs = deployment.build()
     async with TransactionStore(transaction, options) as store:
-        yield await opened_on(store, graphs, tenant, made=_DeploymentInside)
+        yield await opened_on(store, graphs, tenant, worker_options=_ONE_BY_ONE)
 
 
 async def _connection_of(transaction: AsyncTransaction) -> AsyncConnection:
